@@ -34,7 +34,7 @@ type Forwarder interface {
 	Describe(p *forward.Pipeline, args [][]byte) (forward.Description, error)
 
 	// Commands returns the commands that are forwarded, for COMMAND.
-	Commands(p *forward.Pipeline) []forward.Entry
+	Commands(p *forward.Pipeline) []forward.NodeCommand
 
 	// ReadsLimits reports whether a command may read the state of rate limits.
 	ReadsLimits(p *forward.Pipeline, args [][]byte) bool

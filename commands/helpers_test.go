@@ -402,7 +402,7 @@ func (f *fakeForward) Describe(*forward.Pipeline, [][]byte) (forward.Description
 	return forward.Description{}, forward.ErrUnknownCommand
 }
 
-func (f *fakeForward) Commands(*forward.Pipeline) []forward.Entry { return nil }
+func (f *fakeForward) Commands(*forward.Pipeline) []forward.NodeCommand { return nil }
 
 func (f *fakeForward) ReadsLimits(_ *forward.Pipeline, args [][]byte) bool {
 	return len(args) < 2 || strings.HasPrefix(string(args[1]), "rl:{")

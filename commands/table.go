@@ -192,7 +192,7 @@ func (t *registry) Forwarded() (all []*table.Command) {
 }
 
 // ofNode describes a command that is forwarded.
-func ofNode(e forward.Entry) *table.Command {
+func ofNode(e forward.NodeCommand) *table.Command {
 	c := &table.Command{Name: e.Name, Node: e.Fields}
 	for _, sub := range e.Subs {
 		c.Subs = append(c.Subs, ofNode(sub))

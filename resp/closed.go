@@ -8,17 +8,17 @@ import (
 	"github.com/rlproxy/rlproxy/internal/episodes"
 )
 
-// reason is why the server closes clients of its own accord.
-type reason struct {
+// closing is why the server closes clients of its own accord.
+type closing struct {
 	err   error
 	count *atomic.Int64
 	log   *episodes.Episode
 }
 
-// reasons returns the reasons that the log has.
-func (s *Server) reasons() (all []reason) {
+// closings returns the closings that the log has.
+func (s *Server) closings() (all []closing) {
 	add := func(err error, count *atomic.Int64, began, ended string) {
-		all = append(all, reason{err, count, episodes.New(s.log, s.clock, episodes.Trouble{
+		all = append(all, closing{err, count, episodes.New(s.log, s.clock, episodes.Trouble{
 			Began: "closed a client " + began, Ended: "no longer closing clients " + ended, Calm: episodes.Every,
 		})})
 	}

@@ -103,10 +103,10 @@ func (l *eventLoop) add(s *Session) bool {
 	}
 	l.sessions[s.ID] = s // before there are events
 	s.parkedAt.Store(int64(l.elapsed()))
-	s.place.Store(parked)
+	s.stage.Store(parked)
 	if l.set.Add(s.in.raw, s.ID) != nil {
 		delete(l.sessions, s.ID)
-		return !s.place.CompareAndSwap(parked, own)
+		return !s.stage.CompareAndSwap(parked, own)
 	}
 	return true
 }
@@ -175,7 +175,7 @@ func (l *eventLoop) expire() {
 		var silent []*Session
 		l.mu.Lock()
 		for _, s := range l.sessions {
-			if l.elapsed()-time.Duration(s.parkedAt.Load()) >= l.timeout && s.place.CompareAndSwap(parked, own) {
+			if l.elapsed()-time.Duration(s.parkedAt.Load()) >= l.timeout && s.stage.CompareAndSwap(parked, own) {
 				silent = append(silent, s)
 			}
 		}
@@ -217,7 +217,7 @@ func (s *Session) reconsider() {
 // rouse moves a parked session to a goroutine of its own. It may be called from any goroutine, for
 // any session.
 func (s *Session) rouse() {
-	if s.place.CompareAndSwap(parked, own) {
+	if s.stage.CompareAndSwap(parked, own) {
 		s.detach()
 	}
 }
@@ -226,16 +226,16 @@ func (s *Session) rouse() {
 func (s *Session) detach() {
 	s.events.remove(s)
 	s.light = false // it reads before it parks again
-	s.place.Store(own)
+	s.stage.Store(own)
 	go s.run() // until it ends or parks again
 }
 
 // readable starts to serve what has arrived. With closed, no more will arrive.
 func (s *Session) readable(closed bool) {
 	for {
-		switch s.place.Load() {
+		switch s.stage.Load() {
 		case parked:
-			if !s.place.CompareAndSwap(parked, started) {
+			if !s.stage.CompareAndSwap(parked, started) {
 				continue // roused
 			}
 			s.guard(func() {
@@ -245,7 +245,7 @@ func (s *Session) readable(closed bool) {
 			})
 			return
 		case started:
-			if s.place.CompareAndSwap(started, restarted) {
+			if s.stage.CompareAndSwap(started, restarted) {
 				return
 			}
 		default: // own: its goroutine also reads. restarted: the session is read again anyway
@@ -307,7 +307,7 @@ func (s *Session) wait() bool {
 	s.rest()
 	s.in.release()
 	s.parkedAt.Store(int64(s.events.elapsed()))
-	if !s.place.CompareAndSwap(started, parked) {
+	if !s.stage.CompareAndSwap(started, parked) {
 		return false
 	}
 	s.reconsider()

@@ -57,7 +57,7 @@ func ask(t testing.TB, conn net.Conn, word string) {
 // places returns how many sessions are in each place.
 func places(srv *Server) map[int32]int {
 	n := map[int32]int{}
-	srv.Sessions(func(s *Session) { n[s.place.Load()]++ })
+	srv.Sessions(func(s *Session) { n[s.stage.Load()]++ })
 	return n
 }
 
@@ -67,7 +67,7 @@ func parkedOne(t *testing.T, srv *Server, addr string) net.Conn {
 	ask(t, conn, "hello")
 	require.Eventually(t, func() (is bool) {
 		srv.Sessions(func(s *Session) {
-			is = is || s.Remote.String() == conn.LocalAddr().String() && s.place.Load() == parked
+			is = is || s.Remote.String() == conn.LocalAddr().String() && s.stage.Load() == parked
 		})
 		return is
 	}, 10*time.Second, time.Millisecond)
@@ -167,7 +167,7 @@ func TestAnEventWithoutBytesLeavesTheSessionParked(t *testing.T) {
 	conn := parkedOne(t, srv, addr)
 	srv.Sessions(func(s *Session) {
 		s.readable(false)
-		require.EqualValues(t, parked, s.place.Load())
+		require.EqualValues(t, parked, s.stage.Load())
 	})
 	ask(t, conn, "after")
 }
@@ -228,7 +228,7 @@ func TestParkedSessionsExpire(t *testing.T) {
 	srv.Sessions(func(s *Session) {
 		before := s.parkedAt.Load()
 		ask(t, conn, "x")
-		require.Eventually(t, func() bool { return s.place.Load() == parked && s.parkedAt.Load() > before }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return s.stage.Load() == parked && s.parkedAt.Load() > before }, 10*time.Second, time.Millisecond)
 		s.parkedAt.Add(-int64(timeout)) // as if the client had been silent since then
 	})
 	expectEnd(t, conn, "")
@@ -241,7 +241,7 @@ func TestAKillIsNotLostWhileTheSessionParks(t *testing.T) {
 	srv, _, addr := startInLoop(t, Config{}, handlerFuncs{open: trust, serve: echoArgs, close: closed})
 	parkedOne(t, srv, addr)
 	srv.Sessions(func(s *Session) {
-		require.True(t, s.place.CompareAndSwap(parked, started))
+		require.True(t, s.stage.CompareAndSwap(parked, started))
 		require.True(t, srv.Kill(s.ID))
 		require.True(t, s.wait())
 	})

@@ -24,7 +24,7 @@ type Server struct {
 	stats   Stats
 	lastID  atomic.Int64
 	now     func() time.Time // time.Now, except in tests
-	closed  []reason         // never modified
+	closed  []closing        // never modified
 
 	protected atomic.Bool // the protected mode in effect
 	draining  atomic.Bool
@@ -47,7 +47,7 @@ func NewServer(cfg Config, handler Handler) *Server {
 		sessions:  map[int64]*Session{},
 	}
 	s.log, s.now = s.cfg.Logger, time.Now
-	s.closed = s.reasons()
+	s.closed = s.closings()
 	s.protected.Store(cfg.ProtectedMode)
 	s.ending, s.cutAll = context.WithCancel(context.Background())
 	if starter, ok := handler.(Starter); ok {

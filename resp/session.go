@@ -87,7 +87,7 @@ type Session struct {
 	killed atomic.Bool  // Kill was called
 
 	events  *eventLoop   // serves the session while it has no goroutine; nil: none can
-	place   atomic.Int32 // where the session is served, see eventloop.go
+	stage   atomic.Int32 // what serves the session, see eventloop.go
 	light   bool         // Start could have answered the last pipeline
 	turn    int64        // the server's count of pipelines when it last served this session
 	quiet   int          // consecutive turns with few pipelines of other sessions in between, see quietTurns

@@ -18,8 +18,8 @@ import (
 // central is the number of other packages that name a type from which on the glossary must have it.
 const central = 5
 
-// declared has the exported names of each package: true for a type, false for anything else. A field or method has the name
-// of its type before it.
+// declared has the types and the exported names of each package: true for a type, false for anything else. A field or method
+// has the name of its type before it.
 type declared map[string]map[string]bool
 
 // TestGlossaryMatchesTheCode compares the two tables of the glossary with the exported names of the packages that ship.
@@ -33,6 +33,7 @@ func TestGlossaryMatchesTheCode(t *testing.T) {
 	names, uses := exportedNames(t)
 	require.Empty(t, termFaults(terms, names, uses))
 	require.Empty(t, sharedFaults(shared, names))
+	require.Empty(t, meaningFaults(terms, shared, names))
 }
 
 // TestGlossaryFaultsAreFound checks each kind of fault.
@@ -46,6 +47,11 @@ func TestGlossaryFaultsAreFound(t *testing.T) {
 	require.Equal(t, []string{"t: there is no one.Gone"}, terms("| t | x | `one.T`, `one.Gone` |"))
 	require.Equal(t, []string{"t: there is no two.T"}, terms("| t | x | `one.T`, `two.T` |"), "of which package?")
 	require.Equal(t, []string{"t: has two rows"}, terms("| t | x | `one.T` |\n| t | y | |"))
+
+	names["d/three"] = map[string]bool{"t": true}
+	require.Equal(t, []string{"t: does three.t stand for it, too?"}, meaningFaults("| t | x | `one.T`, `b/two.T` |", "", names))
+	require.Empty(t, meaningFaults("| t | x | `three.t` |", "\n| `T` | one, two | x |", names))
+	delete(names, "d/three")
 
 	shared := func(rows string) []string { return sharedFaults(rows, names) }
 	undefended := []string{"T: declared in a/one and b/two, so rename one, or say what they have in common"}
@@ -94,7 +100,7 @@ func sharedFaults(table string, names declared) (faults []string) {
 	in := map[string][]string{}
 	for pkg, all := range names {
 		for name, isType := range all {
-			if isType {
+			if isType && ast.IsExported(name) {
 				in[name] = append(in[name], pkg)
 			}
 		}
@@ -133,6 +139,27 @@ func sharedFaults(table string, names declared) (faults []string) {
 		}
 		slices.Sort(packages)
 		faults = append(faults, name+": declared in "+strings.Join(packages, " and ")+", so rename one, or say what they have in common")
+	}
+	slices.Sort(faults)
+	return faults
+}
+
+// meaningFaults returns the types that are named as a term is, and are neither in its row nor, because several packages
+// have a type of that name, in the table of shared names.
+func meaningFaults(terms, shared string, names declared) (faults []string) {
+	for _, row := range glossaryRow.FindAllStringSubmatch(terms, -1) {
+		has := map[string]bool{}
+		for _, code := range inCode.FindAllStringSubmatch(row[3], -1) {
+			of, name, _ := strings.Cut(code[1], ".")
+			has[names.find(of)+"."+name] = true
+		}
+		for pkg, all := range names {
+			for name, isType := range all {
+				if isType && strings.EqualFold(name, row[1]) && !has[pkg+"."+name] && !strings.Contains(shared, "\n| `"+name+"` |") {
+					faults = append(faults, row[1]+": does "+filepath.Base(pkg)+"."+name+" stand for it, too?")
+				}
+			}
+		}
 	}
 	slices.Sort(faults)
 	return faults
@@ -199,10 +226,10 @@ func exportedNames(t *testing.T) (names declared, uses map[string]int) {
 
 // declare adds what a file declares.
 func declare(names map[string]bool, file *ast.File) {
-	add := func(isType bool, prefix string, of ...*ast.Ident) {
+	add := func(prefix string, of ...*ast.Ident) {
 		for _, name := range of {
 			if name.IsExported() {
-				names[prefix+name.Name] = isType
+				names[prefix+name.Name] = false
 			}
 		}
 	}
@@ -217,18 +244,18 @@ func declare(names map[string]bool, file *ast.File) {
 					return true
 				})
 			}
-			add(false, prefix, f.Name)
+			add(prefix, f.Name)
 			continue
 		}
 		for _, s := range d.(*ast.GenDecl).Specs {
 			switch s := s.(type) {
 			case *ast.ValueSpec:
-				add(false, "", s.Names...)
+				add("", s.Names...)
 			case *ast.TypeSpec:
-				add(true, "", s.Name)
+				names[s.Name.Name] = true
 				if fields, ok := s.Type.(*ast.StructType); ok {
 					for _, f := range fields.Fields.List {
-						add(false, s.Name.Name+".", f.Names...)
+						add(s.Name.Name+".", f.Names...)
 					}
 				}
 			}

@@ -15,13 +15,13 @@ import (
 // keyState is the answer to /api/key.
 type keyState struct {
 	named
-	Node   string  `json:"node"`   // the node of the key's home
-	Shards int     `json:"shards"` // number of shards, 1 if the key is not split
-	States []state `json:"states"`
+	Node   string      `json:"node"`   // the node of the key's home
+	Shards int         `json:"shards"` // number of shards, 1 if the key is not split
+	States []inspected `json:"states"`
 }
 
-// state is the state of a key for one window of one command. Its fields are those of engine.Inspection.
-type state struct {
+// inspected is the state of a key for one window of one command. Its fields are those of engine.Inspection.
+type inspected struct {
 	Command   string       `json:"command"`
 	Window    int64        `json:"window_ms"`
 	Param     int64        `json:"buckets"`
@@ -53,7 +53,7 @@ func (s *Server) inspect(w http.ResponseWriter, r *http.Request) {
 	if !ok || !allowed(w, r, "rl.inspect", key, false) {
 		return
 	}
-	shown := keyState{named: name(key), States: []state{}}
+	shown := keyState{named: name(key), States: []inspected{}}
 	shown.Node, shown.Shards = s.cfg.Engine.Where(shard.AppendName(nil, key, false))
 	answers, ok := s.answers(w, r, engine.OpInspect, key)
 	if !ok {
@@ -72,8 +72,8 @@ func (s *Server) inspect(w http.ResponseWriter, r *http.Request) {
 }
 
 // stateOf converts a state of a key or of its shadow to JSON form.
-func stateOf(from *engine.Inspection, shadow bool) state {
-	to := state{
+func stateOf(from *engine.Inspection, shadow bool) inspected {
+	to := inspected{
 		strings.ToLower(from.Kind.String()), from.Window, from.Param, from.Used, from.Limit, from.Remaining,
 		from.Node, from.TTL, from.Rate, shadow, from.Held, from.Holds, from.Lapsed,
 		make([]shardState, len(from.Shards)),

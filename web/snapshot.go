@@ -18,16 +18,16 @@ const maxShown = 20
 
 // snapshot is everything that the page shows, except for earlier points.
 type snapshot struct {
-	Time    int64    `json:"time"` // Unix ms
-	Version string   `json:"version"`
-	Engine  string   `json:"engine"` // redis or embedded
-	Uptime  int64    `json:"uptime_s"`
-	Admin   bool     `json:"admin"` // the user may reset keys on the page
-	Point   point    `json:"point"`
-	Keys    []hotKey `json:"keys"`
-	Nodes   []node   `json:"nodes"`
-	Memory  *memory  `json:"memory,omitempty"` // memory of the embedded engine; nil with nodes
-	Denials []denial `json:"denials"`
+	Time    int64      `json:"time"` // Unix ms
+	Version string     `json:"version"`
+	Engine  string     `json:"engine"` // redis or embedded
+	Uptime  int64      `json:"uptime_s"`
+	Admin   bool       `json:"admin"` // the user may reset keys on the page
+	Point   point      `json:"point"`
+	Keys    []hotKey   `json:"keys"`
+	Nodes   []node     `json:"nodes"`
+	Memory  *memoryUse `json:"memory,omitempty"` // memory of the embedded engine; nil with nodes
+	Denials []denial   `json:"denials"`
 }
 
 // hotKey is one of the busiest keys.
@@ -55,8 +55,8 @@ type node struct {
 	Queue   int    `json:"queue"`     // requests that wait for the node
 }
 
-// memory is the memory that the states of keys take in this process.
-type memory struct {
+// memoryUse is the memory that the states of keys take in this process.
+type memoryUse struct {
 	Used int64 `json:"used"` // bytes in use
 	Max  int64 `json:"max"`  // the most bytes
 	Keys int64 `json:"keys"` // number of keys
@@ -134,7 +134,7 @@ func (s *Server) scene(p point) *scene {
 		Time: p.Time, Version: s.cfg.Version, Uptime: int64(time.Since(s.started).Seconds()), Point: p,
 		Keys: []hotKey{}, Nodes: []node{}, Denials: []denial{},
 	}
-	var m memory
+	var m memoryUse
 	for _, stat := range s.cfg.Engine.Stats() {
 		switch stat.Name {
 		case "engine":

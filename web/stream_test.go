@@ -84,7 +84,7 @@ func TestStreamShowsHistoryThenSnapshots(t *testing.T) {
 	require.Greater(t, second.Time, first.Time)
 	require.Equal(t, "embedded", first.Engine)
 	require.Equal(t, "0.0.0", first.Version)
-	require.Equal(t, &memory{Used: 6, Max: 7, Keys: 5}, first.Memory)
+	require.Equal(t, &memoryUse{Used: 6, Max: 7, Keys: 5}, first.Memory)
 	require.Len(t, first.Keys, 1)
 	require.Equal(t, "sh\uFFFDop:1", first.Keys[0].Key)
 	id, err := ids.DecodeString(first.Keys[0].ID)
@@ -164,7 +164,7 @@ func TestStreamShowsWhatTheUserMaySee(t *testing.T) {
 // What a user sees besides keys depends on the commands that the user may run.
 func TestFiguresNeedTheRightToTheirCommands(t *testing.T) {
 	t.Parallel()
-	all := &scene{snapshot: snapshot{Memory: &memory{}, Nodes: []node{{}}}, denials: []decisionlog.Denial{{Client: "192.0.2.1:5"}}}
+	all := &scene{snapshot: snapshot{Memory: &memoryUse{}, Nodes: []node{{}}}, denials: []decisionlog.Denial{{Client: "192.0.2.1:5"}}}
 	for _, command := range []string{"ping", "info", "rl.nodes", "client|list", "rl.reset"} {
 		u, ok := users(t, "some on >hush ~* +rl.hotkeys +"+command).Login([]byte("some"), []byte("hush"))
 		require.True(t, ok)

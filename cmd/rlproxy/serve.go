@@ -200,7 +200,7 @@ func newServer(c *config.Config, state *live, ready prepared, eng *engines, log 
 	return out.server
 }
 
-// outside is the commands' view of the server. server is set before the first
+// outside is what the commands see of the server. server is set before the first
 // client is accepted.
 type outside struct{ server *resp.Server }
 

@@ -38,7 +38,7 @@ func (c *Conn) Claim(r *engine.Request, tied bool) string {
 	case r.Cost == 0 || !tied && (k == nil || k.tied.Load() == 0):
 		return ""
 	}
-	n := name{string(r.Key), r.Hold.ID}
+	n := leaseName{string(r.Key), r.Hold.ID}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	l := k.find(n)
@@ -72,7 +72,7 @@ func (c *Conn) Claim(r *engine.Request, tied bool) string {
 
 // find returns the lease of that name, once no release of it is under way; nil if there is none. k.mu is
 // held, but not while find waits.
-func (k *Keeper) find(n name) *lease {
+func (k *Keeper) find(n leaseName) *lease {
 	for {
 		l := k.leases[n]
 		if l == nil || l.freed == nil {
@@ -95,7 +95,7 @@ func (c *Conn) Done(requests []engine.Request, results []engine.Result, tied boo
 	defer k.mu.Unlock()
 	for i := range requests {
 		r := &requests[i]
-		l := k.leases[name{string(r.Key), r.Hold.ID}]
+		l := k.leases[leaseName{string(r.Key), r.Hold.ID}]
 		switch {
 		case l == nil:
 		case r.Op == engine.OpDecide && tied && r.Cost > 0 && l.owner == c:

@@ -7,8 +7,8 @@ type due []*lease
 
 // put adds a lease, or moves it to where its time belongs.
 func (d *due) put(l *lease) {
-	if l.place >= 0 {
-		heap.Fix(d, l.place)
+	if l.index >= 0 {
+		heap.Fix(d, l.index)
 		return
 	}
 	heap.Push(d, l)
@@ -16,8 +16,8 @@ func (d *due) put(l *lease) {
 
 // remove removes a lease, if it is in d.
 func (d *due) remove(l *lease) {
-	if l.place >= 0 {
-		heap.Remove(d, l.place)
+	if l.index >= 0 {
+		heap.Remove(d, l.index)
 	}
 }
 
@@ -38,13 +38,13 @@ func (d due) Less(i, j int) bool { return d[i].at < d[j].at }
 // Swap implements heap.Interface.
 func (d due) Swap(i, j int) {
 	d[i], d[j] = d[j], d[i]
-	d[i].place, d[j].place = i, j
+	d[i].index, d[j].index = i, j
 }
 
 // Push implements heap.Interface.
 func (d *due) Push(x any) {
 	l := x.(*lease)
-	l.place = len(*d)
+	l.index = len(*d)
 	*d = append(*d, l)
 }
 
@@ -54,6 +54,6 @@ func (d *due) Pop() any {
 	l := (*d)[last]
 	(*d)[last] = nil
 	*d = (*d)[:last]
-	l.place = -1
+	l.index = -1
 	return l
 }

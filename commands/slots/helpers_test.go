@@ -31,21 +31,21 @@ type world struct {
 	clock clock
 
 	mu       sync.Mutex
-	live     map[name]int64 // when each lease ends, in ms
-	slots    int            // the most leases
-	down     bool           // the engine does not answer
-	panics   bool           // the engine panics
-	panicked int            // how often it did
-	gate     chan struct{}  // if set, requests that release wait until it is closed
-	settling int            // requests that release, also those that wait
-	late     chan struct{}  // if set, renewals wait until it is closed
-	renewing int            // renewals, also those that wait
-	renewals []int          // the number of renewals of each pipeline that had any
-	bytes    int64          // reserved
+	live     map[leaseName]int64 // when each lease ends, in ms
+	slots    int                 // the most leases
+	down     bool                // the engine does not answer
+	panics   bool                // the engine panics
+	panicked int                 // how often it did
+	gate     chan struct{}       // if set, requests that release wait until it is closed
+	settling int                 // requests that release, also those that wait
+	late     chan struct{}       // if set, renewals wait until it is closed
+	renewing int                 // renewals, also those that wait
+	renewals []int               // the number of renewals of each pipeline that had any
+	bytes    int64               // reserved
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, live: make(map[name]int64), slots: 100, clock: clock{at: time.UnixMilli(1_000_000)}}
+	w := &world{t: t, live: make(map[leaseName]int64), slots: 100, clock: clock{at: time.UnixMilli(1_000_000)}}
 	w.Keeper = Open(Config{Engine: fake{w}, Now: w.clock.now, Reserve: func(delta int64) bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -95,7 +95,7 @@ func (w *world) lives(id string) bool {
 	now := w.now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.live[name{"k", engine.DigestOf([]byte(id))}] > now
+	return w.live[leaseName{"k", engine.DigestOf([]byte(id))}] > now
 }
 
 // eventually waits until something is so.
@@ -160,7 +160,7 @@ func (f fake) Do(p *engine.Pipeline) {
 	renewals := 0
 	for i := range p.Requests {
 		r, res := &p.Requests[i], &p.Results[i]
-		n := name{string(r.Key), r.Hold.ID}
+		n := leaseName{string(r.Key), r.Hold.ID}
 		switch r.Op {
 		case engine.OpSettle:
 			w.settling++

@@ -126,7 +126,7 @@ func (k *Keeper) renew(renewals []renewal, now int64) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		for i, n := range renewals {
-			l := k.leases[n.lease.name] // another one if it was released and acquired again since
+			l := k.leases[n.lease.leaseName] // another one if it was released and acquired again since
 			if l == nil || l.owner == nil {
 				continue // released since
 			}
@@ -145,7 +145,7 @@ func (k *Keeper) renew(renewals []renewal, now int64) {
 // that is under way, may have been decided after it, so the lease may be held even if it had ended. k.mu is held.
 func (k *Keeper) renewed(l *lease, n renewal, res *engine.Result, sent int64) {
 	switch {
-	case l.place >= 0 || l.claims > 0 || res.Err == nil && res.Renewed:
+	case l.index >= 0 || l.claims > 0 || res.Err == nil && res.Renewed:
 		k.lasts(l, sent, n.ttl)
 	case res.Err != nil && l.end > k.now():
 		k.plan(l, k.now()+min(retryAfter, max(n.ttl/12, 1)))

@@ -61,23 +61,23 @@ type Keeper struct {
 	lost atomic.Int64 // leases that had ended when they were to be renewed
 
 	mu     sync.Mutex
-	leases map[name]*lease // guarded by mu, as is all of a lease
-	due    due             // leases to be renewed or released; guarded by mu
+	leases map[leaseName]*lease // guarded by mu, as is all of a lease
+	due    due                  // leases to be renewed or released; guarded by mu
 }
 
-// name identifies a lease.
-type name struct {
+// leaseName identifies a lease.
+type leaseName struct {
 	key string // the name by which engines identify it
 	id  engine.Digest
 }
 
 // lease is a lease that is tied to a connection, is about to be, or was until the connection closed.
 type lease struct {
-	name
+	leaseName
 	owner *Conn // nil: the connection is closed, and the lease is to be released
 
 	at    int64 // when it is due to be renewed or released, in ms of Keeper.now
-	place int   // index in Keeper.due; -1: not in it
+	index int   // index in Keeper.due; -1: not in it
 	ttl   int64 // ms
 	end   int64 // ms of Keeper.now at which it expires unless it is renewed
 
@@ -102,7 +102,7 @@ func Open(c Config) *Keeper {
 		c.Reserve = func(int64) bool { return true }
 	}
 	k := &Keeper{
-		cfg: c, started: c.Now(), leases: make(map[name]*lease),
+		cfg: c, started: c.Now(), leases: make(map[leaseName]*lease),
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	go k.run() // until Close
@@ -130,8 +130,8 @@ func (k *Keeper) Stats() []engine.Stat {
 func (k *Keeper) now() int64 { return k.cfg.Now().Sub(k.started).Milliseconds() }
 
 // add adds a lease of c, whose memory is reserved. k.mu is held.
-func (k *Keeper) add(n name, c *Conn) *lease {
-	l := &lease{name: n, place: -1}
+func (k *Keeper) add(n leaseName, c *Conn) *lease {
+	l := &lease{leaseName: n, index: -1}
 	k.leases[n] = l
 	k.tied.Add(1)
 	c.own(l)
@@ -140,7 +140,7 @@ func (k *Keeper) add(n name, c *Conn) *lease {
 
 // remove removes a lease. k.mu is held.
 func (k *Keeper) remove(l *lease) {
-	delete(k.leases, l.name)
+	delete(k.leases, l.leaseName)
 	k.tied.Add(-1)
 	k.due.remove(l)
 	l.disown()
@@ -151,7 +151,7 @@ func (k *Keeper) remove(l *lease) {
 func (k *Keeper) plan(l *lease, at int64) {
 	l.at = at
 	k.due.put(l)
-	if l.place == 0 { // it is the next
+	if l.index == 0 { // it is the next
 		select {
 		case k.wake <- struct{}{}:
 		default: // the goroutine will look in any case
@@ -163,7 +163,7 @@ func (k *Keeper) plan(l *lease, at int64) {
 // decides last is not known, so each of them may bring the next renewal forward, and none puts it off. k.mu is held.
 func (k *Keeper) lasts(l *lease, since, ttl int64) {
 	l.end = max(l.end, ends(since, ttl))
-	if at := renewAt(since, ttl); l.owner != nil && (l.place < 0 || at < l.at) {
+	if at := renewAt(since, ttl); l.owner != nil && (l.index < 0 || at < l.at) {
 		k.plan(l, at)
 	}
 }

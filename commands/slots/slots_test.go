@@ -237,7 +237,7 @@ func TestATiedLeaseLivesUntilItIsReleased(t *testing.T) {
 	for seed := range uint64(100) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 2)) // #nosec G404 -- a test's choices
-			w := &world{t: t, live: make(map[name]int64), slots: 100}
+			w := &world{t: t, live: make(map[leaseName]int64), slots: 100}
 			w.Keeper = Open(Config{Engine: slow{fake{w}}})
 			conns := []Conn{w.Conn(), w.Conn(), w.Conn()}
 			owners := make(map[string]int) // of each lease

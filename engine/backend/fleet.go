@@ -130,7 +130,7 @@ func Open(config Config) (*Fleet, error) {
 	for _, b := range backends {
 		top.Nodes, names = append(top.Nodes, f.node(b, b.seeds[0])), append(names, b.name())
 	}
-	top.place = shard.NewPlacement(names)
+	top.placement = shard.NewPlacement(names)
 	f.topology.Store(top)
 	return f, nil
 }

@@ -12,9 +12,9 @@ import (
 
 // Topology holds the nodes in use and places keys on them. It is immutable.
 type Topology struct {
-	Nodes []*Node              // at least one; must not be modified
-	place *shard.Placement     // places keys by the backends' names; nil for a cluster
-	slots *[shard.Slots]uint16 // the index in Nodes of each slot's master; nil without a cluster
+	Nodes     []*Node              // at least one; must not be modified
+	placement *shard.Placement     // places keys by the backends' names; nil for a cluster
+	slots     *[shard.Slots]uint16 // the index in Nodes of each slot's master; nil without a cluster
 }
 
 // Locate returns the index in Nodes of the node that holds a shard of the named key. Shard 0 is
@@ -29,10 +29,10 @@ func (t *Topology) Locate(name []byte, number int) int {
 	}
 	key, _ := shard.ClientKey(name)
 	if number == 0 {
-		return t.place.Home(key)
+		return t.placement.Home(key)
 	}
 	var buf [16]int
-	return t.place.Order(key, buf[:0])[number%len(t.Nodes)]
+	return t.placement.Order(key, buf[:0])[number%len(t.Nodes)]
 }
 
 // LocateStored returns the index in Nodes of the node that holds a stored key, and the key's
@@ -45,7 +45,7 @@ func (t *Topology) LocateStored(key []byte) (node int, slot uint16) {
 	case len(t.Nodes) == 1:
 		return 0, 0
 	}
-	return t.place.Home(shard.Tag(key)), 0
+	return t.placement.Home(shard.Tag(key)), 0
 }
 
 // Spread returns the numbers of n shards of the named key, on as many different nodes as
@@ -67,15 +67,15 @@ func (t *Topology) Clustered() bool { return t.slots != nil }
 // Names returns the names by which keys are placed, in the order of Nodes. It returns nil for a
 // Redis Cluster, where keys are placed by slots. The caller must not modify the slice.
 func (t *Topology) Names() []string {
-	if t.place == nil {
+	if t.placement == nil {
 		return nil
 	}
-	return t.place.Names()
+	return t.placement.Names()
 }
 
 // equal reports whether both topologies are the same.
 func (t *Topology) equal(o *Topology) bool {
-	if !slices.Equal(t.Nodes, o.Nodes) || t.place != o.place || (t.slots == nil) != (o.slots == nil) {
+	if !slices.Equal(t.Nodes, o.Nodes) || t.placement != o.placement || (t.slots == nil) != (o.slots == nil) {
 		return false
 	}
 	return t.slots == nil || t.slots == o.slots || *t.slots == *o.slots
@@ -91,7 +91,7 @@ type Queues[Q interface{ Close() error }] struct {
 
 	current atomic.Pointer[Lanes[Q]] // the last result of OpenAll
 	mu      sync.Mutex
-	opened  map[*Node]Q // guarded by mu
+	byNode  map[*Node]Q // guarded by mu
 }
 
 // Lanes is a topology with the queues of its nodes. It is immutable.
@@ -118,19 +118,19 @@ func (q *Queues[Q]) OpenAll() *Lanes[Q] {
 // Of returns the queue of a node, opened if it is new. It is closed before the node's client is.
 func (q *Queues[Q]) Of(n *Node) Q {
 	q.mu.Lock()
-	of, known := q.opened[n]
+	of, known := q.byNode[n]
 	if !known {
-		if q.opened == nil {
-			q.opened = make(map[*Node]Q)
+		if q.byNode == nil {
+			q.byNode = make(map[*Node]Q)
 		}
 		of = q.OpenQueue(n)
-		q.opened[n] = of
+		q.byNode[n] = of
 	}
 	q.mu.Unlock()
 	if !known {
 		n.OnClose(func() error { // not with the lock held: it may run now
 			q.mu.Lock()
-			delete(q.opened, n)
+			delete(q.byNode, n)
 			q.mu.Unlock()
 			return of.Close()
 		})
@@ -138,18 +138,18 @@ func (q *Queues[Q]) Of(n *Node) Q {
 	return of
 }
 
-// Opened returns the queue of a node, if it has one.
-func (q *Queues[Q]) Opened(n *Node) (of Q, ok bool) {
+// Find returns the queue of a node, if it has one.
+func (q *Queues[Q]) Find(n *Node) (of Q, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	of, ok = q.opened[n]
+	of, ok = q.byNode[n]
 	return of, ok
 }
 
 // Close closes all queues.
 func (q *Queues[Q]) Close() error {
 	q.mu.Lock()
-	all := slices.Collect(maps.Values(q.opened))
+	all := slices.Collect(maps.Values(q.byNode))
 	q.mu.Unlock()
 	var errs []error
 	for _, of := range all {

@@ -22,15 +22,15 @@ func clients() (keys [][]byte) {
 // same nodes as its key.
 func TestMarksOfNamesDoNotChangeThePlacement(t *testing.T) {
 	names := []string{"a:1/0", "b:1/0", "c:1/0"}
-	top := &Topology{Nodes: []*Node{{}, {}, {}}, place: shard.NewPlacement(names)}
+	top := &Topology{Nodes: []*Node{{}, {}, {}}, placement: shard.NewPlacement(names)}
 	for _, key := range clients() {
 		for _, shadow := range []bool{false, true} {
 			name := shard.AppendName(nil, key, shadow)
-			require.Equal(t, top.place.Home(key), top.Locate(name, 0), "%q", name)
-			require.Equal(t, top.place.Order(key, nil)[2], top.Locate(name, 5), "%q", name)
+			require.Equal(t, top.placement.Home(key), top.Locate(name, 0), "%q", name)
+			require.Equal(t, top.placement.Order(key, nil)[2], top.Locate(name, 5), "%q", name)
 		}
 		node, _ := top.LocateStored(key)
-		require.Equal(t, top.place.Home(key), node, "a key without a hash tag, %q", key)
+		require.Equal(t, top.placement.Home(key), node, "a key without a hash tag, %q", key)
 	}
 }
 

@@ -130,7 +130,7 @@ func (w *watcher) first() *Topology {
 		t.slots = new([shard.Slots]uint16)
 		return t
 	}
-	t.place = shard.NewPlacement(names)
+	t.placement = shard.NewPlacement(names)
 	return t
 }
 
@@ -201,7 +201,7 @@ func (w *watcher) find(ctx context.Context) (healthy bool, err error) {
 	if slices.Contains(now.Nodes, w.doubted.Swap(nil)) { // doubts about a node that has left may come late
 		w.turn++
 	}
-	next := &Topology{place: now.place}
+	next := &Topology{placement: now.placement}
 	for i, b := range w.backends {
 		switch b.kind {
 		case oneNode:

@@ -18,16 +18,16 @@ type Description struct {
 	ReadOnly bool
 }
 
-// Entry is a command that is forwarded, as COMMAND shows it.
-type Entry struct {
-	Name   string  // in lower case; a subcommand is named as in object|encoding
-	Fields []any   // the first nine elements of its entry in the nodes' COMMAND; must not be modified
-	Subs   []Entry // the subcommands that are forwarded
+// NodeCommand is a command that is forwarded, as COMMAND shows it.
+type NodeCommand struct {
+	Name   string        // in lower case; a subcommand is named as in object|encoding
+	Fields []any         // the first nine elements of its entry in the nodes' COMMAND; must not be modified
+	Subs   []NodeCommand // the subcommands that are forwarded
 }
 
 // Commands returns the commands that are forwarded, sorted by name. It returns none if no node says what its commands
 // are.
-func (f *Forwarder) Commands(p *Pipeline) []Entry {
+func (f *Forwarder) Commands(p *Pipeline) []NodeCommand {
 	_, _ = f.find(p, [][]byte{[]byte("command")}) // fetches the table if there is none
 	if t := f.table.table.Load(); t != nil && f.On() {
 		return f.entries(*t)
@@ -35,19 +35,19 @@ func (f *Forwarder) Commands(p *Pipeline) []Entry {
 	return nil
 }
 
-func (f *Forwarder) entries(rows commandTable) (all []Entry) {
+func (f *Forwarder) entries(rows commandTable) (all []NodeCommand) {
 	for _, row := range rows {
 		if e, ok := f.entry(row); ok {
 			all = append(all, e)
 		}
 	}
-	slices.SortFunc(all, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b NodeCommand) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
 // entry returns the entry of a row. ok is false if neither the command nor a subcommand of it is forwarded.
-func (f *Forwarder) entry(row *commandRow) (e Entry, ok bool) {
-	e = Entry{Name: row.name, Fields: row.fields, Subs: f.entries(row.subs)}
+func (f *Forwarder) entry(row *commandRow) (e NodeCommand, ok bool) {
+	e = NodeCommand{Name: row.name, Fields: row.fields, Subs: f.entries(row.subs)}
 	return e, len(e.Subs) > 0 || len(row.subs) == 0 && !f.refuses(row)
 }
 
@@ -74,7 +74,7 @@ func (f *Forwarder) Describe(p *Pipeline, args [][]byte) (Description, error) {
 	}
 	for i := range row.specs {
 		s := &row.specs[i]
-		first, last, ok, ambiguous := s.Place(args)
+		first, last, ok, ambiguous := s.Range(args)
 		d.All = d.All && !ambiguous
 		for k := first; ok && k <= last; k += s.Step {
 			d.Uses = append(d.Uses, KeyUse{Key: args[k], Read: s.Access, Write: s.Change})

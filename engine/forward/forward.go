@@ -95,7 +95,7 @@ func Open(fleet *backend.Fleet, config Config) *Forwarder {
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
-	f := &Forwarder{parts: parts{config: config, fleet: fleet, opened: time.Now()}}
+	f := &Forwarder{parts: parts{config: config, fleet: fleet, began: time.Now()}}
 	f.table.open(config.Logger, time.Now)
 	f.queues.Fleet = fleet
 	f.queues.OpenQueue = func(n *backend.Node) queues {

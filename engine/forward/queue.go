@@ -22,13 +22,13 @@ type parts struct {
 	config Config
 	live   atomic.Pointer[Settings] // in effect, never modified
 	fleet  *backend.Fleet
-	opened time.Time
+	began  time.Time
 	table  tableCache
 	queues backend.Queues[queues]
 }
 
 // elapsed returns the time since the forwarder was opened.
-func (s *parts) elapsed() time.Duration { return time.Since(s.opened) }
+func (s *parts) elapsed() time.Duration { return time.Since(s.began) }
 
 // queue is a forward queue: it sends commands to a node, over connections of one protocol. It opens them with the first
 // command.
@@ -142,9 +142,9 @@ func (b *batch) serve() {
 		return
 	}
 	timeout := q.live.Load().Timeout
-	ctx, cancel := context.WithDeadline(context.Background(), q.opened.Add(oldest+timeout))
+	ctx, cancel := context.WithDeadline(context.Background(), q.began.Add(oldest+timeout))
 	defer cancel()
-	b.until = q.opened.Add(oldest + backlog.Patience(timeout))
+	b.until = q.began.Add(oldest + backlog.Patience(timeout))
 	b.build(ctx)
 	q.node.Batches.Add(1)
 	pipe := q.client.Pipeline()

@@ -92,7 +92,7 @@ func (f *Forwarder) route(p *Pipeline, v *lanes, args [][]byte) (row *commandRow
 	}
 	for i := range row.specs {
 		s := &row.specs[i]
-		first, last, ok, ambiguous := s.Place(args)
+		first, last, ok, ambiguous := s.Range(args)
 		if ambiguous && s.Writes {
 			r.reserve(reservedWord(args))
 		}
@@ -169,7 +169,7 @@ func (f *Forwarder) ReadsLimits(p *Pipeline, args [][]byte) bool {
 	keys := 0
 	for i := range row.specs {
 		s := &row.specs[i]
-		first, last, ok, _ := s.Place(args)
+		first, last, ok, _ := s.Range(args)
 		for k := first; ok && k <= last; k += s.Step {
 			if keys++; reserved(args[k]) {
 				return true

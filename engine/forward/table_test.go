@@ -92,7 +92,7 @@ func FuzzTable(f *testing.F) {
 				}
 				for i := range row.specs {
 					s := &row.specs[i]
-					first, last, ok, _ := s.Place(args)
+					first, last, ok, _ := s.Range(args)
 					require.True(t, !ok || 0 < first && first <= last && last < len(args) && s.Step > 0, "%+v of %q", s, args)
 				}
 				if !row.askKeys { // else a node would be asked

@@ -24,8 +24,8 @@ type Resources struct {
 // Admit answers a request with a Hold and a cost. A known id gets its first answer again, except that a lease of
 // RL.ACQUIRE is renewed.
 func (b *Book) Admit(st States, clock, now int64, r *engine.Request, resources Resources) (a Admission, err error) {
-	e := &entry{name: nameOf(r)}
-	if known := b.ids.find(e.name, now); known != nil {
+	e := &rememberedID{idName: nameOf(r)}
+	if known := b.ids.find(e.idName, now); known != nil {
 		if known.class != slots {
 			return Admission{Decision: known.answer, Again: true}, nil
 		}
@@ -67,8 +67,8 @@ func (b *Book) Admit(st States, clock, now int64, r *engine.Request, resources R
 }
 
 // nameOf returns the name of a request's id.
-func nameOf(r *engine.Request) name {
-	n := name{reservation, r.Hold.ID}
+func nameOf(r *engine.Request) idName {
+	n := idName{reservation, r.Hold.ID}
 	switch {
 	case r.Hold.Once:
 		n.class = once
@@ -124,14 +124,14 @@ func (b *Book) addHold(now int64, r *engine.Request) *holdRecord {
 }
 
 // renewKnown renews a lease that is requested again, with the units it has, and reports whether it could.
-func (b *Book) renewKnown(st States, clock, now int64, e *entry, r *engine.Request) (a Admission, ok bool) {
+func (b *Book) renewKnown(st States, clock, now int64, e *rememberedID, r *engine.Request) (a Admission, ok bool) {
 	if a.Lapsed, ok = b.renew(st, now, e, r.Hold.TTL, r.Windows[0].Limit); !ok {
 		return a, false
 	}
 	w := r.Windows[0]
-	view := b.window(st, &r.Spec, w)
-	free := max(w.Limit-view.Read(now, &r.Spec).Used, 0)
-	a.Decision = limit.Decision{Allowed: true, Limit: w.Limit, Remaining: free, ResetAfter: view.EmptyAt(now,
+	both := b.window(st, &r.Spec, w)
+	free := max(w.Limit-both.Read(now, &r.Spec).Used, 0)
+	a.Decision = limit.Decision{Allowed: true, Limit: w.Limit, Remaining: free, ResetAfter: both.EmptyAt(now,
 		&r.Spec) - clock}
 	a.Again = true
 	return a, true

@@ -53,8 +53,8 @@ func (b *Book) Until() int64 { return max(b.ids.until(), b.HeldUntil()) }
 // HeldUntil returns the last ms at which any hold can matter, 0 if there is none.
 func (b *Book) HeldUntil() (until int64) {
 	for _, w := range b.windows {
-		view := Window{Window: limit.Window{Length: w.length}, Cells: &w.Cells}
-		until = max(until, view.Until())
+		both := Window{Window: limit.Window{Length: w.length}, Cells: &w.Cells}
+		until = max(until, both.Until())
 	}
 	return until
 }
@@ -76,10 +76,10 @@ func (b *Book) Ask(st States, clock, now int64, s *limit.Spec, us *[limit.MaxWin
 	var rs [limit.MaxWindows]Reading
 	granted = 1
 	for i, w := range s.Limits() {
-		view := b.window(st, s, w)
-		rs[i] = view.Read(now, s)
+		both := b.window(st, s, w)
+		rs[i] = both.Read(now, s)
 		us[i] = limit.Usage{Used: rs[i].Used}
-		us[i].Empty = view.EmptyAt(now, s) - clock
+		us[i].Empty = both.EmptyAt(now, s) - clock
 		granted = min(granted, s.Fits(w, rs[i].Used, 1))
 	}
 	if granted > 0 {
@@ -91,10 +91,10 @@ func (b *Book) Ask(st States, clock, now int64, s *limit.Spec, us *[limit.MaxWin
 		return granted, nil
 	}
 	for i, w := range s.Limits() {
-		view := b.window(st, s, w)
-		if s.Denies(w, &us[i], 0) && (view.State != nil ||
-			view.Cells != nil) { // else the cost exceeds the limit: there is never room
-			us[i].Room = view.RoomAt(now, w.Limit-s.Wanted(), s, rs[i]) - clock
+		both := b.window(st, s, w)
+		if s.Denies(w, &us[i], 0) && (both.State != nil ||
+			both.Cells != nil) { // else the cost exceeds the limit: there is never room
+			us[i].Room = both.RoomAt(now, w.Limit-s.Wanted(), s, rs[i]) - clock
 		}
 	}
 	return 0, nil
@@ -103,8 +103,8 @@ func (b *Book) Ask(st States, clock, now int64, s *limit.Spec, us *[limit.MaxWin
 // Complete completes the usages for the answer after the request has charged its units, or held some.
 func (b *Book) Complete(st States, clock, now int64, s *limit.Spec, us *[limit.MaxWindows]limit.Usage) {
 	for i, w := range s.Limits() {
-		view := b.window(st, s, w)
-		us[i].Empty = view.EmptyAt(now, s) - clock
+		both := b.window(st, s, w)
+		us[i].Empty = both.EmptyAt(now, s) - clock
 	}
 }
 
@@ -149,8 +149,8 @@ func (b *Book) Windows(st States, yield func(s *limit.Spec, w Window)) {
 func (b *Book) Live(clock int64, yield func(s limit.Spec)) {
 	for _, held := range b.windows {
 		w := limit.Window{Limit: held.limit, Length: held.length}
-		view := Window{Window: w, Cells: &held.Cells}
-		if view.Until() >= clock {
+		both := Window{Window: w, Cells: &held.Cells}
+		if both.Until() >= clock {
 			yield(limit.Spec{Kind: held.kind, N: 1, Param: held.buckets, Windows: [limit.MaxWindows]limit.Window{w}})
 		}
 	}
@@ -158,11 +158,11 @@ func (b *Book) Live(clock int64, yield func(s limit.Spec)) {
 
 // window returns the charged state and the holds of a window of s.
 func (b *Book) window(st States, s *limit.Spec, w limit.Window) Window {
-	view := Window{Window: w, State: st.Find(s, w.Length)}
+	both := Window{Window: w, State: st.Find(s, w.Length)}
 	if held := b.findWindow(s, w.Length); held != nil {
-		view.Cells = &held.Cells
+		both.Cells = &held.Cells
 	}
-	return view
+	return both
 }
 
 // crowded reports whether any window of s is crowded.

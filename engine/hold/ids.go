@@ -19,16 +19,16 @@ const (
 	classes     = iota
 )
 
-// name identifies an id.
-type name struct {
+// idName identifies an id.
+type idName struct {
 	class  class
 	digest engine.Digest
 }
 
-// entry is a remembered id.
-type entry struct {
-	name
-	place  int32          // index in the heap
+// rememberedID is a remembered id.
+type rememberedID struct {
+	idName
+	index  int32          // index in the heap
 	until  int64          // the ms at which the id expires
 	answer limit.Decision // the first answer
 	hold   *holdRecord    // nil for ONCE
@@ -56,7 +56,7 @@ func (h *holdRecord) spec() limit.Spec {
 
 // ids are the remembered ids of one key, by name and by expiry.
 type ids struct {
-	all    map[name]*entry
+	all    map[idName]*rememberedID
 	due    dueHeap
 	counts [classes]int // by class
 	limits int          // windows of all holds
@@ -67,8 +67,8 @@ type ids struct {
 // The memory of an id: a slot of a map that is three fifths full, on average, and one of the heap. The smallest map has
 // eight slots.
 const (
-	entryBytes = int64(unsafe.Sizeof(entry{})) + 8 + slotBytes*5/3 + 10
-	slotBytes  = int64(unsafe.Sizeof(name{})+7)&^7 + 8 + 1
+	entryBytes = int64(unsafe.Sizeof(rememberedID{})) + 8 + slotBytes*5/3 + 10
+	slotBytes  = int64(unsafe.Sizeof(idName{})+7)&^7 + 8 + 1
 	mapBytes   = 48 + 8*slotBytes
 	holdBytes  = int64(unsafe.Sizeof(holdRecord{}))
 	limitBytes = int64(unsafe.Sizeof(limit.Window{}))
@@ -78,7 +78,7 @@ const (
 const forgetAtOnce = 16
 
 // find returns the entry of an id that is remembered at now, or nil.
-func (x *ids) find(n name, now int64) *entry {
+func (x *ids) find(n idName, now int64) *rememberedID {
 	if e := x.all[n]; e != nil && now < e.until {
 		return e
 	}
@@ -86,15 +86,15 @@ func (x *ids) find(n name, now int64) *entry {
 }
 
 // put remembers an id, in place of an entry with the same name. now is the time of the request.
-func (x *ids) put(now int64, e *entry) {
+func (x *ids) put(now int64, e *rememberedID) {
 	x.touch(now)
-	if old := x.all[e.name]; old != nil {
+	if old := x.all[e.idName]; old != nil {
 		x.drop(old)
 	}
 	if x.all == nil {
-		x.all = make(map[name]*entry)
+		x.all = make(map[idName]*rememberedID)
 	}
-	x.all[e.name] = e
+	x.all[e.idName] = e
 	x.most = max(x.most, len(x.all))
 	x.counts[e.class]++
 	if e.hold != nil {
@@ -104,10 +104,10 @@ func (x *ids) put(now int64, e *entry) {
 }
 
 // keep changes the expiry of an id.
-func (x *ids) keep(now int64, e *entry, until int64) {
+func (x *ids) keep(now int64, e *rememberedID, until int64) {
 	x.last = max(x.last, now)
 	e.until = until
-	heap.Fix(&x.due, int(e.place))
+	heap.Fix(&x.due, int(e.index))
 }
 
 // touch notes the time of a request that changes an id, and forgets some expired ids.
@@ -128,9 +128,9 @@ func (x *ids) forget(now int64, most int) bool {
 	return false
 }
 
-func (x *ids) drop(e *entry) {
-	heap.Remove(&x.due, int(e.place))
-	delete(x.all, e.name)
+func (x *ids) drop(e *rememberedID) {
+	heap.Remove(&x.due, int(e.index))
+	delete(x.all, e.idName)
 	x.counts[e.class]--
 	if len(x.all) == 0 {
 		x.all, x.due, x.most = nil, nil, 0
@@ -162,19 +162,19 @@ func (x *ids) bytes() int64 {
 }
 
 // dueHeap is a min-heap of the ids by expiry, for container/heap.
-type dueHeap []*entry
+type dueHeap []*rememberedID
 
 func (h dueHeap) Len() int           { return len(h) }
 func (h dueHeap) Less(i, j int) bool { return h[i].until < h[j].until }
 func (h dueHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].place, h[j].place = int32(i), int32(j)
+	h[i].index, h[j].index = int32(i), int32(j)
 }
 
 // Push implements heap.Interface.
 func (h *dueHeap) Push(x any) {
-	e := x.(*entry)
-	e.place = int32(len(*h))
+	e := x.(*rememberedID)
+	e.index = int32(len(*h))
 	*h = append(*h, e)
 }
 

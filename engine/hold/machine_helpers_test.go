@@ -128,14 +128,14 @@ type machine struct {
 
 	lines *conformance.Lines
 	seen  map[string]int
-	first map[name]limit.Decision // answers to the requests with ids
+	first map[idName]limit.Decision // answers to the requests with ids
 }
 
 // base is where clocks start: 2100-01-01.
 const base = 4102444800000
 
 func newMachine(seed uint64, m *mutant) *machine {
-	run := &machine{Rand: rand.New(rand.NewPCG(seed, 1)), clock: base, key: &subject{mutant: m}, model: model.New(), seen: map[string]int{}, first: map[name]limit.Decision{}}
+	run := &machine{Rand: rand.New(rand.NewPCG(seed, 1)), clock: base, key: &subject{mutant: m}, model: model.New(), seen: map[string]int{}, first: map[idName]limit.Decision{}}
 	run.lines = &conformance.Lines{Rand: run.Rand, Keys: []string{"k"}, Without: []string{"ONCE", "SHARDS", "FAIL", "CONN", "SHADOW", "AND"}}
 	for i := range 8 {
 		run.ids = append(run.ids, engine.DigestOf([]byte{byte(i)}))

@@ -145,7 +145,7 @@ func mutants() []*mutant {
 	})
 	broken("a renewal revives", func(m *mutant) {
 		m.before = func(k *subject, now int64, r *engine.Request) {
-			if e := k.book.ids.all[name{slots, r.Hold.ID}]; e != nil && e.until <= now && len(k.book.windows) > 0 {
+			if e := k.book.ids.all[idName{slots, r.Hold.ID}]; e != nil && e.until <= now && len(k.book.windows) > 0 {
 				k.move(e.hold, now+1)
 				e.until = now + 1
 			}

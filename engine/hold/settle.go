@@ -29,8 +29,8 @@ func (b *Book) Settle(st States, now int64, r *engine.Request) (done engine.Sett
 	}
 	if cost > h.units {
 		for _, w := range h.windows {
-			view := b.window(st, &s, w)
-			if view.Read(now, &s).Used-h.units+cost > engine.MaxCount(s.Kind) {
+			both := b.window(st, &s, w)
+			if both.Read(now, &s).Used-h.units+cost > engine.MaxCount(s.Kind) {
 				return done, 0, engine.ErrOverrun
 			}
 		}
@@ -60,7 +60,7 @@ func (b *Book) Settle(st States, now int64, r *engine.Request) (done engine.Sett
 
 // Renew extends a lease of RL.ACQUIRE to the TTL of r from now, and reports whether the lease still existed.
 func (b *Book) Renew(st States, now int64, r *engine.Request) (renewed bool, lapsed int64) {
-	e := b.ids.find(name{slots, r.Hold.ID}, now)
+	e := b.ids.find(idName{slots, r.Hold.ID}, now)
 	if e == nil {
 		return false, 0
 	}
@@ -69,7 +69,7 @@ func (b *Book) Renew(st States, now int64, r *engine.Request) (renewed bool, lap
 }
 
 // renew moves the deadline of a lease and sets its limit to under. It reports whether the lease still existed.
-func (b *Book) renew(st States, now int64, e *entry, ttl, under int64) (lapsed int64, ok bool) {
+func (b *Book) renew(st States, now int64, e *rememberedID, ttl, under int64) (lapsed int64, ok bool) {
 	h, s := e.hold, e.hold.spec()
 	if !b.has(&s, h) {
 		return 0, false

@@ -1,14 +1,14 @@
 // Package hotkeys adds up the busiest keys of all proxies of the same nodes, for RL.HOTKEYS FLEET.
 //
 // Every two seconds a proxy stores its busiest keys in a record of its own (record.go, package registry). It does so on
-// two nodes, the first two that it can reach of a list of places that all proxies have in the same order (places.go). A
-// proxy that needs the sum reads all these places (read.go). So two proxies that disagree about whether a node is up
+// two nodes, the first two that it can reach of a list of boards that all proxies have in the same order (boards.go). A
+// proxy that needs the sum reads all these boards (read.go). So two proxies that disagree about whether a node is up
 // still find each other. A record expires soon after its proxy has stopped.
 //
 // An Exchange (this file) does this for one proxy. It costs nodes nothing while there is nothing to store, and never
 // delays a decision: records that cannot be stored or read are left out.
 //
-// Reading order: hotkeys.go (this file), record.go, places.go, read.go.
+// Reading order: hotkeys.go (this file), record.go, boards.go, read.go.
 package hotkeys
 
 import (
@@ -60,7 +60,7 @@ type Exchange struct {
 	now   func() time.Time
 
 	seq       int64   // number of records published; used only by the goroutine that publishes
-	published []place // where the latest record is, or may be; used only by that goroutine, and then by Close
+	published []board // where the latest record is, or may be; used only by that goroutine, and then by Close
 
 	others  atomic.Int64 // proxies found by the latest read, this one not counted
 	ignored atomic.Int64 // invalid records
@@ -104,7 +104,7 @@ func (x *Exchange) Close() {
 	}
 }
 
-// round publishes the busiest keys in the first places that take them.
+// round publishes the busiest keys on the first boards that take them.
 func (x *Exchange) round(ctx context.Context) {
 	keys := x.own.HotKeys(math.MaxInt)
 	if len(keys) == 0 {
@@ -112,8 +112,8 @@ func (x *Exchange) round(ctx context.Context) {
 	}
 	x.seq++
 	text := encode(keys, x.seq)
-	var published []place
-	for _, p := range places(x.fleet.Topology()) {
+	var published []board
+	for _, p := range boards(x.fleet.Topology()) {
 		if len(published) == copies || ctx.Err() != nil {
 			break
 		}
@@ -127,8 +127,8 @@ func (x *Exchange) round(ctx context.Context) {
 	x.published = published
 }
 
-// publish stores this proxy's record in a place.
-func (x *Exchange) publish(ctx context.Context, p place, text []byte) error {
+// publish stores this proxy's record on a board.
+func (x *Exchange) publish(ctx context.Context, p board, text []byte) error {
 	_, err := x.registry(p).Put(ctx, x.self, text, publishFor)
 	if refused := registry.Refused(x.fleet, err); refused || err == nil {
 		x.note(refused, noPublish, p.node, "why", err)
@@ -139,8 +139,8 @@ func (x *Exchange) publish(ctx context.Context, p place, text []byte) error {
 	return err
 }
 
-// registry returns where the records of a place are.
-func (x *Exchange) registry(p place) registry.Registry {
+// registry returns where the records of a board are.
+func (x *Exchange) registry(p board) registry.Registry {
 	return registry.Registry{Node: p.node, Key: p.index, Bytes: maxRecord, Limit: min(x.fleet.Timeout(), within)}
 }
 

@@ -373,7 +373,7 @@ func TestClusterHasPlacesOnAllItsNodes(t *testing.T) {
 	a, b := start(t, []string{c.URL()}, busy("k", 1)), start(t, []string{c.URL()}, busy("k", 2))
 	for _, p := range []*proxy{a, b} {
 		proxytest.Eventually(t, "the nodes", func() bool { return len(p.fleet.Topology().Nodes) == 3 })
-		require.Len(t, places(p.fleet.Topology()), 3)
+		require.Len(t, boards(p.fleet.Topology()), 3)
 		p.publish()
 	}
 	for _, p := range []*proxy{a, b} {

@@ -18,7 +18,7 @@ func (x *Exchange) readOthers() map[string]record {
 	if x.fleet == nil || x.read != nil && x.now().Sub(x.readAt) < readAgain {
 		return x.read
 	}
-	found := places(x.fleet.Topology())
+	found := boards(x.fleet.Topology())
 	nodes := make([]*backend.Node, len(found))
 	for i, p := range found {
 		nodes[i] = p.node
@@ -26,7 +26,7 @@ func (x *Exchange) readOthers() map[string]record {
 	newest := make(map[string]record)
 	var mu sync.Mutex // guards newest
 	registry.Each(x.log, "reading the busiest keys from", nodes, func(i int, _ *backend.Node) {
-		x.readPlace(context.Background(), found[i], func(name string, r record) {
+		x.readBoard(context.Background(), found[i], func(name string, r record) {
 			mu.Lock()
 			defer mu.Unlock()
 			if old, known := newest[name]; known && old.Seq < r.Seq || !known && len(newest) < registry.MaxNames {
@@ -39,8 +39,8 @@ func (x *Exchange) readOthers() map[string]record {
 	return newest
 }
 
-// readPlace passes on the records of other proxies in a place. Invalid records are left out and logged.
-func (x *Exchange) readPlace(ctx context.Context, p place, found func(string, record)) {
+// readBoard passes on the records of other proxies on a board. Invalid records are left out and logged.
+func (x *Exchange) readBoard(ctx context.Context, p board, found func(string, record)) {
 	in := x.registry(p)
 	index, err := in.List(ctx)
 	failure, ignored := err, false

@@ -13,17 +13,17 @@ import (
 // Conflict describes a disagreement between proxies: their layouts place some keys on different servers. It is
 // immutable.
 type Conflict struct {
-	place  *shard.Placement // the placement of this proxy's layout
-	server []int            // for each node of this proxy's layout, the index of the first node that is the same server
-	others []*other         // the layouts of other proxies that differ from this one's
+	placement *shard.Placement // the placement of this proxy's layout
+	server    []int            // for each node of this proxy's layout, the index of the first node that is the same server
+	others    []*other         // the layouts of other proxies that differ from this one's
 }
 
 // other is a layout of other proxies that differs from this proxy's.
 type other struct {
-	list    list
-	renamed bool                 // it has this proxy's names, but they stand for different servers
-	proxies map[string]time.Time // the proxies that have the layout, and until when, by this process's clock
-	place   *shard.Placement     // the placement of the layout
+	list      list
+	renamed   bool                 // it has this proxy's names, but they stand for different servers
+	proxies   map[string]time.Time // the proxies that have the layout, and until when, by this process's clock
+	placement *shard.Placement     // the placement of the layout
 	// for each node of the layout, the same server as in Conflict.server; -1 if it is unknown
 	server []int
 }
@@ -38,10 +38,10 @@ func (c *Conflict) Contested(name []byte, shards int) bool {
 // moves reports whether o places any shard of the client's key on another server.
 func (c *Conflict) moves(o *other, key []byte, shards int) bool {
 	if shards <= 1 {
-		return c.server[c.place.Home(key)] != o.server[o.place.Home(key)]
+		return c.server[c.placement.Home(key)] != o.server[o.placement.Home(key)]
 	}
 	var buf [2][16]int
-	here, there := c.place.Order(key, buf[0][:0]), o.place.Order(key, buf[1][:0])
+	here, there := c.placement.Order(key, buf[0][:0]), o.placement.Order(key, buf[1][:0])
 	for i := range min(shards, len(here)*len(there)) { // after that the pairs repeat
 		if c.server[here[i%len(here)]] != o.server[there[i%len(there)]] {
 			return true
@@ -69,26 +69,26 @@ type finding struct {
 	twice    [][2]int  // pairs of nodes of this proxy's layout that are the same server
 }
 
-// compare compares own, the layout of the proxy self, with what was read from its nodes. readings[i] is about the node
-// own[i]; it is nil if nothing is known. Entries that have expired are ignored.
-func compare(own list, self string, readings []*reading, now time.Time) finding {
+// compare compares own, the layout of the proxy self, with what was read from its nodes. records[i] is about the node
+// own[i]; it is nil if nothing is known. Listings that have expired are ignored.
+func compare(own list, self string, records []*contents, now time.Time) finding {
 	var found finding
-	c := &Conflict{place: shard.NewPlacement(own), server: make([]int, len(own))}
+	c := &Conflict{placement: shard.NewPlacement(own), server: make([]int, len(own))}
 	for i := range own {
 		c.server[i] = i
 	}
 	ownText := own.text()
 	groups := map[string]*other{}       // by the text of the layout
 	servers := map[*other]map[int]int{} // the last argument of locate
-	for i, r := range readings {
+	for i, r := range records {
 		if r == nil {
 			continue
 		}
 		// listed reports whether this proxy is in the record and has read it before.
-		listed := r.earlier && slices.ContainsFunc(r.entries, func(e entry) bool {
+		listed := r.earlier && slices.ContainsFunc(r.listings, func(e listing) bool {
 			return e.index == i && e.list.text() == ownText && e.proxies[self].After(now)
 		})
-		for _, e := range r.entries {
+		for _, e := range r.listings {
 			proxies, text := e.live(now), e.list.text()
 			_, mine := proxies[self]
 			same := text == ownText
@@ -104,7 +104,7 @@ func compare(own list, self string, readings []*reading, now time.Time) finding 
 			o := groups[text]
 			if o == nil {
 				o = &other{list: e.list, renamed: same, proxies: map[string]time.Time{},
-					place: shard.NewPlacement(e.list)}
+					placement: shard.NewPlacement(e.list)}
 				groups[text], servers[o] = o, map[int]int{}
 			}
 			for name, till := range proxies {

@@ -11,16 +11,16 @@ import (
 
 var now = time.Unix(1_792_000_000, 0)
 
-// entryOf returns an entry that expires after the given time.
-func entryOf(after time.Duration, index int, names list, proxies ...string) entry {
-	e := entry{list: names, index: index, proxies: map[string]time.Time{}}
+// listingOf returns a listing that expires after the given time.
+func listingOf(after time.Duration, index int, names list, proxies ...string) listing {
+	e := listing{list: names, index: index, proxies: map[string]time.Time{}}
 	for _, p := range proxies {
 		e.proxies[p] = now.Add(after)
 	}
 	return e
 }
 
-func record(entries ...entry) *reading { return &reading{entries: entries, earlier: true} }
+func record(listings ...listing) *contents { return &contents{listings: listings, earlier: true} }
 
 // contested returns how many of 3000 keys are contested.
 func contested(c *Conflict, shards int) (n int) {
@@ -38,33 +38,33 @@ func TestLayoutsAreComparedByServers(t *testing.T) {
 	for _, row := range []struct {
 		what     string
 		own      list
-		readings []*reading
+		records  []*contents
 		others   int
 		twice    [][2]int
 		conflict bool
 		least    int // least contested keys of 3000
 		most     int // most contested keys of 3000
 	}{
-		{"nothing is known", ab, []*reading{nil, nil}, 0, nil, false, 0, 0},
-		{"all have one layout", ab, []*reading{record(entryOf(long, 0, ab, "me", "you")), record(entryOf(long, 1, ab, "me", "you"))}, 0, nil, false, 0, 0},
-		{"another has an additional node", ab, []*reading{record(entryOf(long, 0, abc, "you")), nil}, 1, nil, true, 900, 1100},
-		{"another lacks a node", abc, []*reading{record(entryOf(long, 0, ab, "you")), nil, nil}, 1, nil, true, 900, 1100},
-		{"this one has one node, and another has two", a, []*reading{record(entryOf(long, 0, ab, "you"))}, 1, nil, true, 1350, 1650},
-		{"both of these", ab, []*reading{record(entryOf(long, 0, abc, "you"), entryOf(long, 0, a, "they")), nil}, 2, nil, true, 1900, 2100},
-		{"another had one until now", ab, []*reading{record(entryOf(0, 0, abc, "you")), nil}, 0, nil, false, 0, 0},
-		{"one node with another name", a, []*reading{record(entryOf(long, 0, x, "you"))}, 1, nil, false, 0, 0},
+		{"nothing is known", ab, []*contents{nil, nil}, 0, nil, false, 0, 0},
+		{"all have one layout", ab, []*contents{record(listingOf(long, 0, ab, "me", "you")), record(listingOf(long, 1, ab, "me", "you"))}, 0, nil, false, 0, 0},
+		{"another has an additional node", ab, []*contents{record(listingOf(long, 0, abc, "you")), nil}, 1, nil, true, 900, 1100},
+		{"another lacks a node", abc, []*contents{record(listingOf(long, 0, ab, "you")), nil, nil}, 1, nil, true, 900, 1100},
+		{"this one has one node, and another has two", a, []*contents{record(listingOf(long, 0, ab, "you"))}, 1, nil, true, 1350, 1650},
+		{"both of these", ab, []*contents{record(listingOf(long, 0, abc, "you"), listingOf(long, 0, a, "they")), nil}, 2, nil, true, 1900, 2100},
+		{"another had one until now", ab, []*contents{record(listingOf(0, 0, abc, "you")), nil}, 0, nil, false, 0, 0},
+		{"one node with another name", a, []*contents{record(listingOf(long, 0, x, "you"))}, 1, nil, false, 0, 0},
 		{"one of two nodes has another name, so that keys hash differently", ab,
-			[]*reading{record(entryOf(long, 1, xb, "you")), record(entryOf(long, 0, xb, "you"))}, 1, nil, true, 900, 2000},
+			[]*contents{record(listingOf(long, 1, xb, "you")), record(listingOf(long, 0, xb, "you"))}, 1, nil, true, 900, 2000},
 		{"a server is listed twice", ab,
-			[]*reading{record(entryOf(long, 0, ab, "me"), entryOf(long, 1, ab, "me")), record(entryOf(long, 0, ab, "me"), entryOf(long, 1, ab, "me"))}, 0, [][2]int{{0, 1}}, false, 0, 0},
+			[]*contents{record(listingOf(long, 0, ab, "me"), listingOf(long, 1, ab, "me")), record(listingOf(long, 0, ab, "me"), listingOf(long, 1, ab, "me"))}, 0, [][2]int{{0, 1}}, false, 0, 0},
 		{"a server is listed twice, and another proxy lists it once", ab,
-			[]*reading{record(entryOf(long, 0, ab, "me"), entryOf(long, 1, ab, "me"), entryOf(long, 0, a, "you")), nil}, 1, [][2]int{{0, 1}}, true, 0, 0},
+			[]*contents{record(listingOf(long, 0, ab, "me"), listingOf(long, 1, ab, "me"), listingOf(long, 0, a, "you")), nil}, 1, [][2]int{{0, 1}}, true, 0, 0},
 		{"another reaches other servers by the same names", ab,
-			[]*reading{record(entryOf(long, 0, ab, "me"), entryOf(long, 1, ab, "you")), record(entryOf(long, 1, ab, "me"), entryOf(long, 0, ab, "you"))}, 1, nil, true, 3000, 3000},
-		{"this proxy has just started", ab, []*reading{{entries: []entry{entryOf(long, 0, ab, "me"), entryOf(long, 1, ab, "you")}}, nil}, 0, nil, false, 0, 0},
-		{"this proxy found no room in the record", ab, []*reading{record(entryOf(long, 1, ab, "you")), nil}, 0, nil, false, 0, 0},
+			[]*contents{record(listingOf(long, 0, ab, "me"), listingOf(long, 1, ab, "you")), record(listingOf(long, 1, ab, "me"), listingOf(long, 0, ab, "you"))}, 1, nil, true, 3000, 3000},
+		{"this proxy has just started", ab, []*contents{{listings: []listing{listingOf(long, 0, ab, "me"), listingOf(long, 1, ab, "you")}}, nil}, 0, nil, false, 0, 0},
+		{"this proxy found no room in the record", ab, []*contents{record(listingOf(long, 1, ab, "you")), nil}, 0, nil, false, 0, 0},
 	} {
-		found := compare(row.own, "me", row.readings, now)
+		found := compare(row.own, "me", row.records, now)
 		require.Len(t, found.others, row.others, row.what)
 		require.Equal(t, row.twice, found.twice, row.what)
 		require.Equal(t, row.conflict, found.conflict != nil, row.what)
@@ -83,7 +83,7 @@ func TestLayoutsAreComparedByServers(t *testing.T) {
 // A key is contested only if its two homes differ, and a split key if any of its shards do.
 func TestContestedKeysAreThosePlacedElsewhere(t *testing.T) {
 	ab, abc := list{"a/0", "b/0"}, list{"a/0", "b/0", "c/0"}
-	c := compare(ab, "me", []*reading{record(entryOf(time.Minute, 0, abc, "you")), nil}, now).conflict
+	c := compare(ab, "me", []*contents{record(listingOf(time.Minute, 0, abc, "you")), nil}, now).conflict
 	here, there := shard.NewPlacement(ab), shard.NewPlacement(abc)
 	for i := range 500 {
 		key := strconv.AppendInt(nil, int64(i), 10)
@@ -100,7 +100,7 @@ func TestContestedKeysAreThosePlacedElsewhere(t *testing.T) {
 }
 
 func TestContestedAllocatesNothing(t *testing.T) {
-	c := compare(list{"a/0", "b/0"}, "me", []*reading{record(entryOf(time.Minute, 0, list{"a/0"}, "you")), nil}, now).conflict
+	c := compare(list{"a/0", "b/0"}, "me", []*contents{record(listingOf(time.Minute, 0, list{"a/0"}, "you")), nil}, now).conflict
 	key := []byte("key")
 	require.Zero(t, testing.AllocsPerRun(100, func() { c.Contested(key, 1) }))
 }

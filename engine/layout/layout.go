@@ -54,9 +54,9 @@ const (
 	longPause = 3 * time.Second
 	// maxRound bounds a round, as the fleet's timeout does. A proxy serves only after its first round.
 	maxRound = 2 * time.Second
-	// entryTTL is the time to live of a proxy's entry in a record. The entry is renewed when half of it has passed, so
+	// listingTTL is the time to live of a proxy's listing in a record. The listing is renewed when half of it has passed, so
 	// that most rounds write nothing.
-	entryTTL = 10 * time.Second
+	listingTTL = 10 * time.Second
 )
 
 // Why is the reason for an answer by the FAIL policy about a contested key.
@@ -72,10 +72,10 @@ type Guard struct {
 
 	fleet  *backend.Fleet
 	log    *slog.Logger
-	self   string               // this proxy's name in records
-	mode   atomic.Int32         // the Mode
-	view   atomic.Pointer[view] // the result of the latest round; nil before the first
-	report *report              // used only by the Guard's goroutine
+	self   string                 // this proxy's name in records
+	mode   atomic.Int32           // the Mode
+	latest atomic.Pointer[survey] // the result of the latest round; nil before the first
+	report *journal               // used only by the Guard's goroutine
 
 	mu   sync.Mutex
 	seen map[*backend.Node]seen // what is known of each node's record; guarded by mu
@@ -131,7 +131,7 @@ func (g *Guard) pause() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, s := range g.seen {
-		if s.reading != nil && s.reading.crowded {
+		if s.contents != nil && s.contents.crowded {
 			return longPause
 		}
 	}
@@ -142,9 +142,9 @@ func (g *Guard) pause() time.Duration {
 func (g *Guard) round(ctx context.Context) {
 	backend.Guard(g.log, "comparing the lists of backends", func() {
 		top, mode := g.fleet.Topology(), Mode(g.mode.Load())
-		v := &view{mode: mode, clustered: top.Clustered(), at: time.Now()}
+		v := &survey{mode: mode, clustered: top.Clustered(), at: time.Now()}
 		if mode != Off && !v.clustered {
-			g.readAll(ctx, top, entryTTL)
+			g.readAll(ctx, top, listingTTL)
 			g.judge(top, v)
 		}
 		if ctx.Err() != nil {
@@ -155,14 +155,14 @@ func (g *Guard) round(ctx context.Context) {
 }
 
 // publish makes the result of a round available and logs it.
-func (g *Guard) publish(v *view) {
+func (g *Guard) publish(v *survey) {
 	conflict := v.conflict
 	if v.mode != Strict {
 		conflict = nil
 	}
 	g.Conflict.Store(conflict)
 	g.report.log(v)
-	g.view.Store(v)
+	g.latest.Store(v)
 }
 
 // readAll reads the records of all nodes in parallel, and stores this proxy's layout in them for ttl, or removes it if
@@ -176,7 +176,7 @@ func (g *Guard) readAll(ctx context.Context, top *backend.Topology, ttl time.Dur
 	defer cancel()
 	registry.Each(g.log, "reading the record of", top.Nodes, func(i int, n *backend.Node) {
 		g.mu.Lock()
-		was := g.seen[n].reading
+		was := g.seen[n].contents
 		g.mu.Unlock()
 		r, err := ask(ctx, n, own, index[i], g.self, ttl, was)
 		switch {
@@ -192,16 +192,16 @@ func (g *Guard) readAll(ctx context.Context, top *backend.Topology, ttl time.Dur
 }
 
 // judge compares the records, and stores the result in v.
-func (g *Guard) judge(top *backend.Topology, v *view) {
+func (g *Guard) judge(top *backend.Topology, v *survey) {
 	own, index := newList(top.Names())
-	readings := make([]*reading, len(own))
+	records := make([]*contents, len(own))
 	g.mu.Lock()
 	maps.DeleteFunc(g.seen, func(n *backend.Node, _ seen) bool { return !slices.Contains(top.Nodes, n) })
 	v.nodes = maps.Clone(g.seen)
 	g.mu.Unlock()
 	for i, n := range top.Nodes {
-		readings[index[i]] = v.nodes[n].reading
+		records[index[i]] = v.nodes[n].contents
 	}
 	v.own, v.at = own, time.Now()
-	v.finding = compare(own, g.self, readings, v.at)
+	v.finding = compare(own, g.self, records, v.at)
 }

@@ -69,14 +69,14 @@ func TestProxiesFindEachOtherOnAnyNode(t *testing.T) {
 	defer a.Close()
 	b := Open(open(t, two.URL()), Warn, logger)
 	defer b.Close()
-	require.Nil(t, b.view.Load().conflict)
+	require.Nil(t, b.latest.Load().conflict)
 	require.Empty(t, log.String())
 	c := Open(open(t, away.URL(), one.URL(), two.URL()), Warn, logger)
 	defer c.Close()
-	require.Len(t, c.view.Load().conflict.others, 2)
+	require.Len(t, c.latest.Load().conflict.others, 2)
 	require.Nil(t, c.Conflict.Load(), "the mode is not Strict")
 	for _, g := range []*Guard{a, b} {
-		proxytest.Eventually(t, "the others to find the conflict", func() bool { return g.view.Load().conflict != nil })
+		proxytest.Eventually(t, "the others to find the conflict", func() bool { return g.latest.Load().conflict != nil })
 	}
 }
 
@@ -91,7 +91,7 @@ func TestSentinelsAreGuardedAndClustersAreNot(t *testing.T) {
 	h := Open(open(t, guarded.URL(), other.URL()), Warn, log)
 	defer h.Close()
 	for _, g := range []*Guard{g, h} {
-		proxytest.Eventually(t, "the other list to be seen", func() bool { return g.view.Load().conflict != nil })
+		proxytest.Eventually(t, "the other list to be seen", func() bool { return g.latest.Load().conflict != nil })
 	}
 
 	cluster := redistest.StartCluster(t, 3, nil)
@@ -99,8 +99,8 @@ func TestSentinelsAreGuardedAndClustersAreNot(t *testing.T) {
 	proxytest.Eventually(t, "the cluster's nodes to be known", func() bool { return len(fleet.Topology().Nodes) == 3 })
 	c := Open(fleet, Strict, log)
 	defer c.Close()
-	first := c.view.Load()
-	proxytest.Eventually(t, "another round", func() bool { return c.view.Load() != first })
+	first := c.latest.Load()
+	proxytest.Eventually(t, "another round", func() bool { return c.latest.Load() != first })
 	require.Equal(t, "cluster", c.Stats()[1].Text)
 	for _, n := range cluster.Nodes {
 		require.Zero(t, n.Client.DBSize(t.Context()).Val())
@@ -112,12 +112,12 @@ func TestConflictsAreLoggedEveryMinute(t *testing.T) {
 	var log proxytest.LockedBuffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	r := newReport(logger)
-	v := func(after time.Duration, readings ...*reading) *view {
+	v := func(after time.Duration, records ...*contents) *survey {
 		at := now.Add(after)
 		own := list{"a/0", "b/0"}
-		return &view{own: own, mode: Warn, at: at, finding: compare(own, "me", append(readings, nil, nil)[:2], at)}
+		return &survey{own: own, mode: Warn, at: at, finding: compare(own, "me", append(records, nil, nil)[:2], at)}
 	}
-	other := record(entryOf(time.Hour, 0, list{"a/0"}, "you"))
+	other := record(listingOf(time.Hour, 0, list{"a/0"}, "you"))
 	lines := func(text string) int { return strings.Count(log.String(), text) }
 	for i, want := range []int{1, 1, 2} {
 		r.log(v(time.Duration(i)*31*time.Second, other))

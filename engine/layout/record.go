@@ -53,37 +53,37 @@ func (l list) text() string {
 // hash returns the hash of a layout's text.
 func hash(text string) string { return fmt.Sprintf("%016x", xxhash.Sum64String(text)) }
 
-// entry is one layout in a node's record.
-type entry struct {
+// listing is one layout in a node's record.
+type listing struct {
 	list    list
 	index   int                  // index of the node in list
 	proxies map[string]time.Time // when each proxy that has the layout expires, by this process's clock
 }
 
 // live returns the proxies that have not expired at now.
-func (e *entry) live(now time.Time) map[string]time.Time {
+func (e *listing) live(now time.Time) map[string]time.Time {
 	live := maps.Clone(e.proxies)
 	maps.DeleteFunc(live, func(_ string, till time.Time) bool { return !till.After(now) })
 	return live
 }
 
-// reading is a node's record as a proxy has read it.
-type reading struct {
-	entries []entry
-	earlier bool          // this proxy has read the record before
-	crowded bool          // there may be proxies for which the record has no room
-	latency time.Duration // the time that reading the record took
-	offset  time.Duration // the node's clock minus that of this machine
+// contents is a node's record as a proxy has read it.
+type contents struct {
+	listings []listing
+	earlier  bool          // this proxy has read the record before
+	crowded  bool          // there may be proxies for which the record has no room
+	latency  time.Duration // the time that reading the record took
+	offset   time.Duration // the node's clock minus that of this machine
 }
 
 // ask reads the record of a node, and sees to it that it has the layout own of the proxy, in which the node has the
-// given index. If ttl is 0, ask removes the proxy. was is the reading before, or nil.
+// given index. If ttl is 0, ask removes the proxy. was has the contents before, or nil.
 //
 // In the record, a layout's text has the name "<proxy> <index> <hash of the text>". So a text is read only if it is
 // new.
 func ask(
-	ctx context.Context, n *backend.Node, own list, index int, proxy string, ttl time.Duration, was *reading,
-) (*reading, error) {
+	ctx context.Context, n *backend.Node, own list, index int, proxy string, ttl time.Duration, was *contents,
+) (*contents, error) {
 	r := registry.Registry{Node: n, Key: recordKey, Bytes: maxRecord, Limit: maxRound}
 	text := own.text()
 	name := proxy + " " + strconv.Itoa(index) + " " + hash(text)
@@ -96,7 +96,7 @@ func ask(
 	}
 	known := map[string]list{hash(text): own}
 	if was != nil {
-		for _, e := range was.entries {
+		for _, e := range was.listings {
 			known[hash(e.list.text())] = e.list
 		}
 	}
@@ -111,24 +111,24 @@ func ask(
 			known[sum] = parse(text)
 		}
 	})
-	return &reading{entries(found.Names, known), was != nil, found.Full(), found.Latency, found.Offset}, nil
+	return &contents{listings(found.Names, known), was != nil, found.Full(), found.Latency, found.Offset}, nil
 }
 
-// entries returns the entries of a record with these names whose layouts are known, by their hashes.
-func entries(names map[string]time.Time, known map[string]list) (entries []entry) {
+// listings returns the listings of a record with these names whose layouts are known, by their hashes.
+func listings(names map[string]time.Time, known map[string]list) (listings []listing) {
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		proxy, index, sum := split(name)
 		l := known[sum]
 		if index < 0 || index >= len(l) {
 			continue // its layout cannot be read
 		}
-		i := slices.IndexFunc(entries, func(e entry) bool { return e.index == index && slices.Equal(e.list, l) })
+		i := slices.IndexFunc(listings, func(e listing) bool { return e.index == index && slices.Equal(e.list, l) })
 		if i < 0 {
-			i, entries = len(entries), append(entries, entry{l, index, make(map[string]time.Time)})
+			i, listings = len(listings), append(listings, listing{l, index, make(map[string]time.Time)})
 		}
-		entries[i].proxies[proxy] = names[name]
+		listings[i].proxies[proxy] = names[name]
 	}
-	return entries
+	return listings
 }
 
 // split returns the parts of a name in a record. An invalid name has the index -1.

@@ -29,14 +29,14 @@ func open(t testing.TB, urls ...string) *backend.Fleet {
 type asker struct {
 	t    testing.TB
 	node *backend.Node
-	was  *reading
+	was  *contents
 }
 
 func askerOf(t testing.TB, s *redistest.Server) *asker {
 	return &asker{t, open(t, s.URL()).Topology().Nodes[0], nil}
 }
 
-func (a *asker) ask(own list, index int, proxy string, ttl time.Duration) *reading {
+func (a *asker) ask(own list, index int, proxy string, ttl time.Duration) *contents {
 	a.t.Helper()
 	r, err := ask(context.Background(), a.node, own, index, proxy, ttl, a.was)
 	require.NoError(a.t, err)
@@ -48,47 +48,47 @@ func TestRecordHoldsTheLayoutsOfAllProxies(t *testing.T) {
 	s := redistest.Start(t)
 	a := askerOf(t, s)
 	one, two := list{"a/0"}, list{`"a"/0`, "b\n/0"}
-	l := a.ask(one, 0, "p1", entryTTL)
-	require.Len(t, l.entries, 1)
+	l := a.ask(one, 0, "p1", listingTTL)
+	require.Len(t, l.listings, 1)
 	require.Positive(t, l.latency)
 	require.Less(t, l.offset.Abs(), l.latency+time.Millisecond, "the clock of the node is that of this machine")
-	a.ask(one, 0, "p2", entryTTL)
-	l = a.ask(two, 1, "p3", entryTTL)
-	require.Len(t, l.entries, 2)
-	again := askerOf(t, s).ask(two, 1, "p3", entryTTL).entries
+	a.ask(one, 0, "p2", listingTTL)
+	l = a.ask(two, 1, "p3", listingTTL)
+	require.Len(t, l.listings, 2)
+	again := askerOf(t, s).ask(two, 1, "p3", listingTTL).listings
 	require.Equal(t, one, again[0].list, "a proxy that does not know the layout reads it")
 	require.Len(t, again[0].proxies, 2)
-	require.Equal(t, one, l.entries[0].list)
-	require.Contains(t, l.entries[0].proxies, "p1")
-	require.Contains(t, l.entries[0].proxies, "p2")
-	require.Equal(t, two, l.entries[1].list)
-	require.Equal(t, 1, l.entries[1].index)
-	require.WithinDuration(t, time.Now().Add(entryTTL), l.entries[1].proxies["p3"], time.Second)
+	require.Equal(t, one, l.listings[0].list)
+	require.Contains(t, l.listings[0].proxies, "p1")
+	require.Contains(t, l.listings[0].proxies, "p2")
+	require.Equal(t, two, l.listings[1].list)
+	require.Equal(t, 1, l.listings[1].index)
+	require.WithinDuration(t, time.Now().Add(listingTTL), l.listings[1].proxies["p3"], time.Second)
 
 	a.ask(one, 0, "p1", 0)
 	a.ask(one, 0, "p2", 0)
-	l = a.ask(two, 1, "p3", entryTTL)
-	require.Len(t, l.entries, 1, "the proxies of the first layout have left")
+	l = a.ask(two, 1, "p3", listingTTL)
+	require.Len(t, l.listings, 1, "the proxies of the first layout have left")
 	a.ask(two, 1, "p3", 0)
 	require.Zero(t, s.Client.DBSize(t.Context()).Val(), "an empty record is not stored")
 }
 
-func TestEntriesExpire(t *testing.T) {
+func TestListingsExpire(t *testing.T) {
 	s := redistest.Start(t)
 	a := askerOf(t, s)
 	a.ask(list{"a/0"}, 0, "p1", 50*time.Millisecond)
 	require.Eventually(t, func() bool {
-		return len(a.ask(list{"b/0"}, 0, "p2", time.Second).entries) == 1
+		return len(a.ask(list{"b/0"}, 0, "p2", time.Second).listings) == 1
 	}, 10*time.Second, time.Millisecond)
 	require.Positive(t, s.Client.PTTL(t.Context(), recordKey).Val())
 }
 
-// Reading a record that has the proxy's entry writes nothing, so that nodes need not persist and replicate anything.
+// Reading a record that has the proxy's listing writes nothing, so that nodes need not persist and replicate anything.
 func TestReadingARecordRarelyWrites(t *testing.T) {
 	s := redistest.Start(t)
 	a := askerOf(t, s)
 	for range 20 {
-		a.ask(list{"a/0"}, 0, "p1", entryTTL)
+		a.ask(list{"a/0"}, 0, "p1", listingTTL)
 	}
 	require.Contains(t, s.Do("INFO", "commandstats"), "cmdstat_set:calls=2,", "the layout and the index")
 }
@@ -99,25 +99,25 @@ func TestRecordIsBounded(t *testing.T) {
 	a := askerOf(t, s)
 	for range 2 {
 		for i := range registry.MaxNames + 20 {
-			a.ask(list{"a/0"}, 0, fmt.Sprint("p", i), entryTTL)
+			a.ask(list{"a/0"}, 0, fmt.Sprint("p", i), listingTTL)
 		}
 	}
-	l := a.ask(list{"a/0"}, 0, "p1", entryTTL)
+	l := a.ask(list{"a/0"}, 0, "p1", listingTTL)
 	require.True(t, l.crowded)
-	require.Len(t, l.entries[0].proxies, registry.MaxNames)
+	require.Len(t, l.listings[0].proxies, registry.MaxNames)
 	require.Contains(t, s.Do("INFO", "commandstats"), fmt.Sprintf("cmdstat_set:calls=%d,", 2*registry.MaxNames))
 	other := list{"b/0"}
 	for i := range 3 {
-		l = a.ask(other, 0, fmt.Sprint("q", i), entryTTL)
-		require.Len(t, l.entries, 2)
-		mine := slices.IndexFunc(l.entries, func(e entry) bool { return slices.Equal(e.list, other) })
-		require.Equal(t, []string{"q0"}, slices.Collect(maps.Keys(l.entries[mine].proxies)), "one takes the place of another layout's")
+		l = a.ask(other, 0, fmt.Sprint("q", i), listingTTL)
+		require.Len(t, l.listings, 2)
+		mine := slices.IndexFunc(l.listings, func(e listing) bool { return slices.Equal(e.list, other) })
+		require.Equal(t, []string{"q0"}, slices.Collect(maps.Keys(l.listings[mine].proxies)), "one takes the place of another layout's")
 	}
 	for i := range 3 * registry.MaxNames {
 		own := list{fmt.Sprint(i)}
-		l := a.ask(own, 0, "p", entryTTL)
-		require.LessOrEqual(t, len(l.entries), registry.MaxNames)
-		require.True(t, slices.ContainsFunc(l.entries, func(e entry) bool { return slices.Equal(e.list, own) }), "the newest is there")
+		l := a.ask(own, 0, "p", listingTTL)
+		require.LessOrEqual(t, len(l.listings), registry.MaxNames)
+		require.True(t, slices.ContainsFunc(l.listings, func(e listing) bool { return slices.Equal(e.list, own) }), "the newest is there")
 	}
 }
 
@@ -134,13 +134,13 @@ func TestDamagedRecordsAreReplaced(t *testing.T) {
 		a := askerOf(t, s)
 		require.NoError(t, s.Client.FlushAll(t.Context()).Err())
 		require.NoError(t, s.Client.Set(t.Context(), recordKey, damaged, 0).Err())
-		l := a.ask(list{"a/0"}, 0, "p1", entryTTL)
-		require.Len(t, l.entries, 1, "%.100q", damaged)
-		require.Equal(t, list{"a/0"}, l.entries[0].list)
+		l := a.ask(list{"a/0"}, 0, "p1", listingTTL)
+		require.Len(t, l.listings, 1, "%.100q", damaged)
+		require.Equal(t, list{"a/0"}, l.listings[0].list)
 	}
 	require.NoError(t, s.Client.Del(t.Context(), recordKey).Err())
 	require.NoError(t, s.Client.LPush(t.Context(), recordKey, "x").Err())
-	require.Len(t, askerOf(t, s).ask(list{"a/0"}, 0, "p1", entryTTL).entries, 1)
+	require.Len(t, askerOf(t, s).ask(list{"a/0"}, 0, "p1", listingTTL).listings, 1)
 }
 
 // A layout that is not the one that its name says, or none at all, is ignored.
@@ -152,17 +152,17 @@ func TestDamagedLayoutsAreIgnored(t *testing.T) {
 	} {
 		for _, sum := range []string{hash(damaged), hash(`["a"]`)} {
 			name := "p 0 " + sum
-			askerOf(t, s).ask(list{"a/0"}, 0, "p1", entryTTL)
+			askerOf(t, s).ask(list{"a/0"}, 0, "p1", listingTTL)
 			index := fmt.Sprintf(`{"%s":%d}`, name, time.Now().Add(5*time.Second).UnixMilli())
 			require.NoError(t, s.Client.Set(t.Context(), recordKey, index, 0).Err())
 			require.NoError(t, s.Client.Set(t.Context(), recordKey+name, damaged, 0).Err())
-			l := askerOf(t, s).ask(list{"a/0"}, 0, "p1", entryTTL)
-			require.Len(t, l.entries, 1, "%.100q", damaged)
-			require.Len(t, l.entries[0].proxies, 1, "%.100q", damaged)
+			l := askerOf(t, s).ask(list{"a/0"}, 0, "p1", listingTTL)
+			require.Len(t, l.listings, 1, "%.100q", damaged)
+			require.Len(t, l.listings[0].proxies, 1, "%.100q", damaged)
 		}
 	}
 	require.NoError(t, s.Client.Set(t.Context(), recordKey+"p 0 "+hash("x"), strings.Repeat("x", 10<<20), 0).Err())
-	require.Len(t, askerOf(t, s).ask(list{"a/0"}, 0, "p1", entryTTL).entries, 1)
+	require.Len(t, askerOf(t, s).ask(list{"a/0"}, 0, "p1", listingTTL).listings, 1)
 }
 
 // A node without free memory stores the record: it is small, and needed there too.
@@ -170,7 +170,7 @@ func TestFullNodesStoreTheRecord(t *testing.T) {
 	s := redistest.Start(t, "--maxmemory", "1", "--maxmemory-policy", "noeviction")
 	require.ErrorContains(t, s.Client.Set(t.Context(), "k", strings.Repeat("x", 1000), 0).Err(), "OOM")
 	a := askerOf(t, s)
-	require.Len(t, a.ask(list{"a/0"}, 0, "p1", entryTTL).entries, 1)
+	require.Len(t, a.ask(list{"a/0"}, 0, "p1", listingTTL).listings, 1)
 }
 
 // No client's key is stored under the record's key.
@@ -179,20 +179,20 @@ func TestRecordHasAKeyOfItsOwn(t *testing.T) {
 	require.False(t, ok)
 }
 
-func FuzzEntries(f *testing.F) {
+func FuzzListings(f *testing.F) {
 	f.Add("p 0 ", `["a"]`)
 	f.Add("p q -1 ", `["b","a"]`)
 	f.Add("", `[`)
 	f.Fuzz(func(t *testing.T, name, text string) {
 		name += hash(text)
 		known := map[string]list{hash(text): parse([]byte(text))}
-		r := reading{entries: entries(map[string]time.Time{name: now.Add(time.Second), text: now}, known)}
-		for _, e := range r.entries {
+		r := contents{listings: listings(map[string]time.Time{name: now.Add(time.Second), text: now}, known)}
+		for _, e := range r.listings {
 			if e.index < 0 || e.index >= len(e.list) {
-				t.Fatalf("%q: an entry is out of bounds: %+v", text, e)
+				t.Fatalf("%q: a listing is out of bounds: %+v", text, e)
 			}
 		}
-		if c := compare(list{"a", "b"}, "p", []*reading{&r, &r}, now).conflict; c != nil {
+		if c := compare(list{"a", "b"}, "p", []*contents{&r, &r}, now).conflict; c != nil {
 			c.Contested([]byte("k"), 3)
 		}
 	})

@@ -14,8 +14,8 @@ import (
 	"github.com/rlproxy/rlproxy/internal/episodes"
 )
 
-// view is the result of a round. It is immutable.
-type view struct {
+// survey is the result of a round. It is immutable.
+type survey struct {
 	finding
 	mode      Mode                   // the mode during the round
 	clustered bool                   // the nodes are a Redis Cluster
@@ -26,15 +26,15 @@ type view struct {
 
 // seen is what is known of a node's record.
 type seen struct {
-	reading *reading // the record when it was last read; nil if it never was
-	err     error    // the error of the latest attempt to read it; nil if that succeeded
+	contents *contents // the record when it was last read; nil if it never was
+	err      error     // the error of the latest attempt to read it; nil if that succeeded
 }
 
-// report logs what rounds find.
-type report struct {
+// journal logs what rounds find.
+type journal struct {
 	about    *episodes.Episodes
 	conflict *episodes.Episode // of all other layouts
-	at       time.Time         // of the view that is logged
+	at       time.Time         // of the survey that is logged
 }
 
 // The kinds of trouble.
@@ -50,8 +50,8 @@ var (
 	}
 )
 
-func newReport(log *slog.Logger) *report {
-	r := new(report)
+func newReport(log *slog.Logger) *journal {
+	r := new(journal)
 	now := func() time.Time { return r.at }
 	r.about = episodes.NewEpisodes(log, now)
 	r.conflict = episodes.New(log, now, episodes.Trouble{Ended: "all proxies have the same list of backends again"})
@@ -59,7 +59,7 @@ func newReport(log *slog.Logger) *report {
 }
 
 // log writes the findings of v to the log. The end of trouble is logged in the first round that finds none.
-func (r *report) log(v *view) {
+func (r *journal) log(v *survey) {
 	r.at = v.at
 	if v.conflict != nil {
 		r.conflict.Note("", 0, func() []any { return nil })
@@ -102,9 +102,9 @@ func some(words []string) string {
 
 // Stats returns what INFO and metrics show of the guard.
 func (g *Guard) Stats() []engine.Stat {
-	v := g.view.Load()
+	v := g.latest.Load()
 	if v == nil {
-		v = new(view)
+		v = new(survey)
 	}
 	state := "agreed"
 	switch {
@@ -114,7 +114,7 @@ func (g *Guard) Stats() []engine.Stat {
 		state = "unguarded"
 	case v.conflict != nil:
 		state = "conflict"
-	case !slices.ContainsFunc(slices.Collect(maps.Values(v.nodes)), func(s seen) bool { return s.reading != nil }):
+	case !slices.ContainsFunc(slices.Collect(maps.Values(v.nodes)), func(s seen) bool { return s.contents != nil }):
 		state = "unknown"
 	}
 	conflict := int64(0)
@@ -136,19 +136,19 @@ func (g *Guard) Stats() []engine.Stat {
 
 // Describe adds to d what is known of a node: its clock, its latency and the layouts in its record.
 func (g *Guard) Describe(n *backend.Node, d *engine.NodeInfo) {
-	v := g.view.Load()
+	v := g.latest.Load()
 	if v == nil {
 		return
 	}
-	r := v.nodes[n].reading
+	r := v.nodes[n].contents
 	if r == nil {
 		return
 	}
 	d.Measured, d.Latency, d.Offset = true, r.latency, r.offset
 	own, now := v.own.text(), time.Now()
-	for i := range r.entries {
-		if proxies := r.entries[i].live(now); len(proxies) > 0 {
-			names := r.entries[i].list
+	for i := range r.listings {
+		if proxies := r.listings[i].live(now); len(proxies) > 0 {
+			names := r.listings[i].list
 			d.Layouts = append(d.Layouts, engine.Layout{
 				Own: names.text() == own, Names: names, Proxies: slices.Sorted(maps.Keys(proxies)),
 			})

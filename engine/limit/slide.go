@@ -10,8 +10,8 @@ import (
 // the use is the difference of two running totals. A decision needs one search for
 // the oldest entry that counts, whatever the cost and however long the log.
 
-// entry is everything that a log admitted at one ms.
-type entry struct {
+// logEntry is everything that a log admitted at one ms.
+type logEntry struct {
 	t     int64 // the ms, rounded up to the grid; never less than the entry's before
 	total int64 // of the log, this entry included; it may wrap, only differences count
 }
@@ -20,11 +20,11 @@ type entry struct {
 // in it until the next charge: before that, the clock may step back to when they
 // counted.
 type slideLog struct {
-	ring  []entry
-	head  int32    // where the oldest entry stands
-	size  int32    // entries in the ring
-	base  int64    // the total before the oldest entry
-	small [3]entry // the first ring, so that a short log is one allocation
+	ring  []logEntry
+	head  int32       // where the oldest entry stands
+	size  int32       // entries in the ring
+	base  int64       // the total before the oldest entry
+	small [3]logEntry // the first ring, so that a short log is one allocation
 }
 
 // Slide is the kind of RL.SLIDE.
@@ -40,7 +40,7 @@ func init() {
 
 const (
 	logBytes   = int64(unsafe.Sizeof(slideLog{}))
-	entryBytes = int64(unsafe.Sizeof(entry{}))
+	entryBytes = int64(unsafe.Sizeof(logEntry{}))
 )
 
 func slideFresh(s *State) {
@@ -75,7 +75,7 @@ func slideCharge(s *State, now int64, _ *Spec, w Window, units int64, edge int) 
 	if l.size == 0 || l.newest() != t {
 		l.size++
 	}
-	*l.at(int(l.size) - 1) = entry{t, total}
+	*l.at(int(l.size) - 1) = logEntry{t, total}
 }
 
 func slideUntil(s *State) int64 { return s.log.newest() + s.window }
@@ -130,7 +130,7 @@ func (l *slideLog) dated(now int64, w Window) int64 {
 }
 
 // at returns the i-th entry from the oldest.
-func (l *slideLog) at(i int) *entry {
+func (l *slideLog) at(i int) *logEntry {
 	i += int(l.head)
 	if i >= len(l.ring) {
 		i -= len(l.ring)
@@ -191,7 +191,7 @@ func (l *slideLog) bytes() int64 {
 
 // resize moves the entries from first on to a ring of the given length.
 func (l *slideLog) resize(first, length int) {
-	ring := make([]entry, length)
+	ring := make([]logEntry, length)
 	for i := first; i < int(l.size); i++ {
 		ring[i-first] = *l.at(i)
 	}

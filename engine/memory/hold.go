@@ -22,8 +22,8 @@ const (
 	forgetAtOnce = 1000
 )
 
-// holder is a key during one request about its holds or ids. It implements hold.States.
-type holder struct {
+// heldKey is a key during one request about its holds or ids. It implements hold.States.
+type heldKey struct {
 	target
 	e        *Engine
 	h        *stripe    // locked
@@ -33,9 +33,9 @@ type holder struct {
 	reserved int64      // bytes that were reserved for what the request adds
 }
 
-// holder returns a holder of the key of r, which has no rate. ids reports whether the request has an id.
-func (e *Engine) holder(h *stripe, clock int64, r *engine.Request, ids bool) *holder {
-	x := &holder{target: target{clock: clock, now: clock, key: h.keys[string(r.Key)]}, e: e, h: h, ns: r.Clock}
+// held returns the key of r, which has no rate. ids reports whether the request has an id.
+func (e *Engine) held(h *stripe, clock int64, r *engine.Request, ids bool) *heldKey {
+	x := &heldKey{target: target{clock: clock, now: clock, key: h.keys[string(r.Key)]}, e: e, h: h, ns: r.Clock}
 	if x.key != nil {
 		x.book = h.books[x.key]
 		x.now = x.key.newest()
@@ -50,7 +50,7 @@ func (e *Engine) holder(h *stripe, clock int64, r *engine.Request, ids bool) *ho
 }
 
 // Find implements hold.States.
-func (x *holder) Find(s *limit.Spec, length int64) *limit.State {
+func (x *heldKey) Find(s *limit.Spec, length int64) *limit.State {
 	if x.key != nil {
 		if st := x.key.find(s, length); st != nil {
 			return &st.State
@@ -60,7 +60,7 @@ func (x *holder) Find(s *limit.Spec, length int64) *limit.State {
 }
 
 // Charge implements hold.States. It may exceed MaxMemory: the units were admitted when there was room.
-func (x *holder) Charge(at int64, of *limit.Spec, w limit.Window) {
+func (x *heldKey) Charge(at int64, of *limit.Spec, w limit.Window) {
 	now := *of // was made at another clock
 	now.Clock = x.ns
 	s := &now
@@ -81,7 +81,7 @@ func (x *holder) Charge(at int64, of *limit.Spec, w limit.Window) {
 }
 
 // read finds and reads the states that r charges, after lapsed holds were removed.
-func (x *holder) read(r *engine.Request) {
+func (x *heldKey) read(r *engine.Request) {
 	if x.key == nil {
 		return
 	}
@@ -93,13 +93,13 @@ func (x *holder) read(r *engine.Request) {
 }
 
 // chargeNow charges r, after lapsed holds were removed.
-func (x *holder) chargeNow(r *engine.Request) error {
+func (x *heldKey) chargeNow(r *engine.Request) error {
 	x.read(r)
 	return x.e.charge(x.h, &x.target, r)
 }
 
 // done accounts for the book, and keeps it unless it is empty.
-func (x *holder) done(name []byte) {
+func (x *heldKey) done(name []byte) {
 	e, h := x.e, x.h
 	var bytes int64
 	switch {
@@ -122,7 +122,7 @@ func (x *holder) done(name []byte) {
 // askHeld is ask for a key with a book.
 func (e *Engine) askHeld(h *stripe, clock int64, r *engine.Request, us *[limit.MaxWindows]limit.Usage) (granted,
 	lapsed int64, err error) {
-	x := e.holder(h, clock, r, false)
+	x := e.held(h, clock, r, false)
 	granted, err = x.book.Ask(x, clock, x.now, &r.Spec, us, func() error {
 		lapsed = x.book.Lapse(x, x.now)
 		return x.chargeNow(r)
@@ -153,7 +153,7 @@ func (e *Engine) admit(clock int64, r *engine.Request, res *engine.Result) {
 func (e *Engine) admitStripe(h *stripe, clock int64, r *engine.Request) (hold.Admission, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	x := e.holder(h, clock, r, true)
+	x := e.held(h, clock, r, true)
 	defer x.done(r.Key)
 	return x.book.Admit(x, clock, x.now, r, hold.Resources{
 		Grow: func(bytes int64) error {
@@ -178,7 +178,7 @@ func (e *Engine) settle(clock int64, r *engine.Request, res *engine.Result) {
 	h := e.stripe(r.Key)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	x := e.holder(h, clock, r, true)
+	x := e.held(h, clock, r, true)
 	defer x.done(r.Key)
 	res.Settled, res.Lapsed, res.Err = x.book.Settle(x, x.now, r)
 }
@@ -188,7 +188,7 @@ func (e *Engine) renew(clock int64, r *engine.Request, res *engine.Result) {
 	h := e.stripe(r.Key)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	x := e.holder(h, clock, r, true)
+	x := e.held(h, clock, r, true)
 	defer x.done(r.Key)
 	res.Renewed, res.Lapsed = x.book.Renew(x, x.now, r)
 }
@@ -206,7 +206,7 @@ func (e *Engine) forgetIDs(h *stripe, k *record, clock, end int64) (due int64) {
 	if !k.book {
 		return end
 	}
-	x := &holder{target: target{clock: clock, key: k}, e: e, h: h, book: h.books[k]}
+	x := &heldKey{target: target{clock: clock, key: k}, e: e, h: h, book: h.books[k]}
 	x.had = x.book.Bytes() + bookBytes
 	more := x.book.Forget(clock, forgetAtOnce)
 	x.done(nil)
@@ -218,7 +218,7 @@ func (e *Engine) forgetIDs(h *stripe, k *record, clock, end int64) (due int64) {
 
 // describeHeld adds the held units of a key's windows to its states.
 func (k *record) describeHeld(b *hold.Book, now, ttl int64, out []engine.Inspection) []engine.Inspection {
-	x := &holder{target: target{key: k}}
+	x := &heldKey{target: target{key: k}}
 	b.Windows(x, func(s *limit.Spec, w hold.Window) {
 		units, holds := w.Cells.Held(now)
 		used := w.Read(now, s).Used - units

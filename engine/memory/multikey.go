@@ -13,7 +13,7 @@ type multiKey struct {
 	clock    int64 // ms
 	requests []engine.Request
 	results  []engine.Result
-	keys     []*holder // of each request, whose stripes are locked
+	keys     []*heldKey // of each request, whose stripes are locked
 	usages   [][limit.MaxWindows]limit.Usage
 	granted  []int64 // 1 for each key that has room
 }
@@ -22,7 +22,7 @@ type multiKey struct {
 // memory, that key's error or FAIL policy answers for all keys, and nothing is charged.
 func (e *Engine) decideMultiKey(clock int64, requests []engine.Request, results []engine.Result) {
 	t := multiKey{
-		e: e, clock: clock, requests: requests, results: results, keys: make([]*holder, len(requests)),
+		e: e, clock: clock, requests: requests, results: results, keys: make([]*heldKey, len(requests)),
 		usages: make([][limit.MaxWindows]limit.Usage, len(requests)), granted: make([]int64, len(requests)),
 	}
 	failed, err := t.decide()
@@ -89,7 +89,7 @@ func (t *multiKey) decide() (failed int, err error) {
 func (t *multiKey) ask(i int) (granted int64, err error) {
 	r := &t.requests[i]
 	h := t.e.stripe(r.Key)
-	x := t.e.holder(h, t.clock, r, false)
+	x := t.e.held(h, t.clock, r, false)
 	t.keys[i] = x
 	return x.book.Ask(x, t.clock, x.now, &r.Spec, &t.usages[i], func() error {
 		x.read(r)

@@ -69,7 +69,7 @@ func (b *batch) failItem(j int, why string, maybe bool) {
 
 // noteRefused notes that the node refused, with the error err, to run a function for a key, such as for lack of memory.
 func (p *parts) noteRefused(q *queue, key []byte, err error) {
-	if q.refused.Swap(&refusal{string(key), lua.Locate(err.Error())}) == nil {
+	if q.refused.Swap(&refusedCall{string(key), lua.Locate(err.Error())}) == nil {
 		p.local.Wake()
 	}
 }

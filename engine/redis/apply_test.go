@@ -249,7 +249,7 @@ func TestNothingThatHasFailedIsSentAgain(t *testing.T) {
 		e.now = func() time.Time {
 			now := at[0]
 			at = at[min(1, len(at)-1):]
-			return e.opened.Add(now)
+			return e.began.Add(now)
 		}
 		requests, results := []engine.Request{charge("k", 10), conformance.Inspect("k")}, make([]engine.Result, 2)
 		b := &batch{parts: q.parts, q: q}

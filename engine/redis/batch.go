@@ -144,7 +144,7 @@ func (b *batch) serve() {
 	if len(b.items) == 0 {
 		return
 	}
-	ctx, cancel := context.WithDeadline(context.Background(), b.opened.Add(oldest+timeout))
+	ctx, cancel := context.WithDeadline(context.Background(), b.began.Add(oldest+timeout))
 	defer cancel()
 	if b.nodeClock != nil {
 		b.clock = strconv.FormatInt(b.nodeClock(), 10)

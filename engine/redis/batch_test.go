@@ -163,9 +163,9 @@ func TestACallIsBuiltAgainForTheSameRequests(t *testing.T) {
 	n := startFake(t)
 	e := openAlways(t, 5*time.Second, "redis://"+n.addr)
 	q := e.queues.OpenAll().Queues[0]
-	refused := refusal{key: "k"}
+	refused := refusedCall{key: "k"}
 	for name, c := range map[string]struct {
-		before, after *refusal
+		before, after *refusedCall
 		built         []int // number of requests of each call
 	}{
 		"begins": {nil, &refused, []int{3}},

@@ -26,8 +26,8 @@ func on(nodes int) conformance.Subject {
 func untimed(nodes int) conformance.Subject {
 	return func(t *testing.T, clock func() int64) engine.Engine {
 		e := on(nodes)(t, clock).(*Engine)
-		e.opened = time.UnixMilli(conformance.Base) // in the future, as every deadline is then
-		e.now = func() time.Time { return e.opened }
+		e.began = time.UnixMilli(conformance.Base) // in the future, as every deadline is then
+		e.now = func() time.Time { return e.began }
 		return e
 	}
 }

@@ -36,7 +36,7 @@ func TestRememberedDenialIsTheNodes(t *testing.T) {
 	truth := openAt(t, clock, s)
 	e := openAt(t, clock, s)
 	e.remember = true
-	e.now, e.opened = func() time.Time { return now }, now
+	e.now, e.began = func() time.Time { return now }, now
 
 	rng := rand.New(rand.NewPCG(3, 4)) // #nosec G404 -- a test's choices
 	remembered := int64(0)
@@ -74,7 +74,7 @@ func TestRememberedDenialOfARateIsTheNodes(t *testing.T) {
 	clock := func() int64 { return now.UnixMilli() - nodeBehind }
 	truth, e := openAt(t, clock, s), openAt(t, clock, s)
 	e.remember = true
-	e.now, e.opened = func() time.Time { return now }, now
+	e.now, e.began = func() time.Time { return now }, now
 
 	rng := rand.New(rand.NewPCG(5, 6)) // #nosec G404 -- a test's choices
 	ask := func(r engine.Request) engine.Result {
@@ -139,7 +139,7 @@ func TestWhoeverAsksCorrectsWhatIsRemembered(t *testing.T) {
 			t.Parallel()
 			s := redistest.StartClocked(t)
 			e := openAt(t, nil, s)
-			e.now = func() time.Time { return e.opened } // a remembered denial would not end
+			e.now = func() time.Time { return e.began } // a remembered denial would not end
 			ahead := time.Duration(0)
 			slide, rate := conformance.Slide("k", 1, 3_600_000, 1), conformance.Throttle("k", 0, 1, 3600, 1)
 			for _, r := range []engine.Request{slide, rate} {

@@ -65,7 +65,7 @@ func (p *parts) failFor(r *engine.Request) engine.FailPolicy {
 
 // recovered is called by the fleet when a node answers again.
 func (p *parts) recovered(n *backend.Node, was backend.Health) {
-	if q, ok := p.queues.Opened(n); ok && was == backend.Suspect && len(q.log.Counts()) > 0 {
+	if q, ok := p.queues.Find(n); ok && was == backend.Suspect && len(q.log.Counts()) > 0 {
 		q.log.Note("", 0, func() []any { return []any{"why", n.Reason()} })
 	}
 	p.local.Wake()
@@ -73,7 +73,7 @@ func (p *parts) recovered(n *backend.Node, was backend.Health) {
 
 // report returns, for the log, how often FAIL policies answered in place of a node that is down or has just recovered.
 func (p *parts) report(n *backend.Node) []any {
-	switch q, ok := p.queues.Opened(n); {
+	switch q, ok := p.queues.Find(n); {
 	case !ok:
 		return nil
 	case n.Down():

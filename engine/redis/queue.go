@@ -16,8 +16,8 @@ import (
 	"github.com/rlproxy/rlproxy/internal/episodes"
 )
 
-// topology is the nodes in use, each with its queue.
-type topology = backend.Lanes[*queue]
+// lanes are the nodes in use, each with its queue.
+type lanes = backend.Lanes[*queue]
 
 // A queue holds the items that wait for one node, and what is known of the node.
 type queue struct {
@@ -31,7 +31,7 @@ type queue struct {
 	log       *episodes.Episode                 // of FAIL policies that answer in the node's place
 	traffic   traffic.Counters
 	resets    resets.Listener
-	refused   atomic.Pointer[refusal] // of the last call, if the node refused it, else nil
+	refused   atomic.Pointer[refusedCall] // of the last call, if the node refused it, else nil
 
 	waiting backlog.Queue[item]
 	closing sync.Once
@@ -121,8 +121,8 @@ func (q *queue) failAfterPanic(items []item) {
 	}
 }
 
-// refusal is a call that a node refused.
-type refusal struct{ key, why string } // the name of a key of the call, and the node's error
+// refusedCall is a call that a node refused.
+type refusedCall struct{ key, why string } // the name of a key of the call, and the node's error
 
 // refuses is the condition of a node that is up but refused the last call.
 const refuses = "refuses"

@@ -70,7 +70,7 @@ type Settings struct {
 
 // Engine keeps state on the nodes of a fleet. It implements engine.Engine.
 type Engine struct {
-	lanes
+	sender
 	layout *layout.Guard
 	held   backlog.Held[item] // until Flush
 }
@@ -89,9 +89,9 @@ func Open(fleet *backend.Fleet, config Config) *Engine {
 	}
 	p := &parts{
 		fleet: fleet, maxQueue: config.MaxQueue, logger: config.Logger, remember: !config.AskAlways,
-		local: local.Open(config.LocalMemory, config.Logger), now: time.Now, opened: time.Now(),
+		local: local.Open(config.LocalMemory, config.Logger), now: time.Now, began: time.Now(),
 	}
-	e := &Engine{lanes: lanes{parts: p}, layout: config.Layout}
+	e := &Engine{sender: sender{parts: p}, layout: config.Layout}
 	e.plans.New = newPlan
 	p.queues.Fleet, p.queues.OpenQueue = fleet, func(n *backend.Node) *queue { return openQueue(p, n) }
 	splits := split.Config{
@@ -102,7 +102,7 @@ func Open(fleet *backend.Fleet, config Config) *Engine {
 	if p.remember {
 		splits.Denials = &p.denials
 	}
-	p.splits = split.New(splits, &e.lanes)
+	p.splits = split.New(splits, &e.sender)
 	e.Configure(config.Settings)
 	// All parts are there: queues may be opened, and others may call the engine.
 	fleet.OnRecovered(p.recovered)

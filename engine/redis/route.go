@@ -16,7 +16,7 @@ func (e *Engine) Do(p *engine.Pipeline) {
 	for from := 0; from < len(p.Requests); {
 		to := e.route(plan, p, from)
 		e.send(plan)
-		if plan.opened.Load() || len(plan.multi) > 0 || to == from {
+		if plan.anyOpen.Load() || len(plan.multi) > 0 || to == from {
 			to = e.complete(plan, p, from, to)
 		}
 		from = to
@@ -27,7 +27,7 @@ func (e *Engine) Do(p *engine.Pipeline) {
 // complete answers the requests of a run that nodes have left open. It returns the index after the last answered
 // request.
 func (e *Engine) complete(plan *plan, p *engine.Pipeline, from, to int) int {
-	if plan.opened.Load() {
+	if plan.anyOpen.Load() {
 		e.resolve(plan.takeOpen())
 	}
 	if len(plan.multi) > 0 || to == from {
@@ -118,7 +118,7 @@ func (e *Engine) contested(c *layout.Conflict, r *engine.Request) bool {
 }
 
 // answerContested answers a request about a contested key.
-func (e *Engine) answerContested(t *topology, r *engine.Request, res *engine.Result) {
+func (e *Engine) answerContested(t *lanes, r *engine.Request, res *engine.Result) {
 	e.layout.Answers.Add(1)
 	e.answerByFail(t.Queues[t.Locate(r.Key, 0)], r, res, layout.Why, false)
 }

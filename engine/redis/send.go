@@ -34,13 +34,13 @@ type parts struct {
 	failed   [engine.FailPolicies]atomic.Int64 // answers by FAIL policy, for INFO
 
 	now       func() time.Time
-	opened    time.Time
+	began     time.Time
 	nodeClock func() int64 // ms that functions take for the node's clock; nil outside of tests
 	steady    bool         // allowances stay as they are, for tests that count calls on a busy machine
 }
 
 // elapsed returns the engine's own clock: the time since it was opened, which no change of the machine's clock moves.
-func (p *parts) elapsed() time.Duration { return p.now().Sub(p.opened) }
+func (p *parts) elapsed() time.Duration { return p.now().Sub(p.began) }
 
 // forget forgets a key that was reset.
 func (p *parts) forget(key []byte) {
@@ -55,16 +55,16 @@ type waiter struct {
 	done chan struct{} // receives a value when left reaches 0, unless then is set
 	then func()        // called in place of a send on done, for a pipeline that no goroutine waits for; else nil
 
-	mu     sync.Mutex
-	open   []*split.Request // guarded by mu: what nodes left to package split
-	opened atomic.Bool      // whether open has any
+	mu      sync.Mutex
+	open    []*split.Request // guarded by mu: what nodes left to package split
+	anyOpen atomic.Bool      // whether open has any
 }
 
 // leave leaves a request to package split.
 func (w *waiter) leave(r *split.Request) {
 	w.mu.Lock()
 	w.open = append(w.open, r)
-	w.opened.Store(true)
+	w.anyOpen.Store(true)
 	w.mu.Unlock()
 }
 
@@ -82,7 +82,7 @@ func (w *waiter) takeOpen() []*split.Request {
 	w.mu.Lock()
 	open := w.open
 	w.open = nil
-	w.opened.Store(false)
+	w.anyOpen.Store(false)
 	w.mu.Unlock()
 	if len(open) > 1 {
 		slices.SortStableFunc(open, func(a, b *split.Request) int { return cmp.Compare(a.Index, b.Index) })
@@ -113,25 +113,25 @@ func notify(items []item) {
 // A plan holds the routes of one run of requests. Plans are pooled.
 type plan struct {
 	waiter
-	topology *topology
-	byNode   []part // by index of the node
-	asked    int    // requests in byNode
+	topology *lanes
+	byNode   []bundle // by index of the node
+	asked    int      // requests in byNode
 	routes   split.Routes
 	multi    []*multiKey // the multi-key requests in byNode
 	started  started     // set for a pipeline that no goroutine waits for
 }
 
-// part is the part of a run that goes to one node.
-type part struct {
+// bundle is the part of a run that goes to one node.
+type bundle struct {
 	items []item
 	cost  time.Duration
 }
 
 // begin empties the plan.
-func (p *plan) begin(t *topology) {
+func (p *plan) begin(t *lanes) {
 	p.topology, p.asked, p.routes, p.multi = t, 0, split.Routes{}, nil
 	if len(p.byNode) < len(t.Queues) {
-		p.byNode = make([]part, len(t.Queues))
+		p.byNode = make([]bundle, len(t.Queues))
 	}
 }
 
@@ -163,8 +163,8 @@ func (it *item) repeats(before *item) bool {
 	return before.task == entry{} && it.shard == before.shard && it.req.Repeats(before.req)
 }
 
-// lanes hands items to the queues of their nodes. It implements split.Nodes.
-type lanes struct {
+// sender hands items to the queues of their nodes. It implements split.Nodes.
+type sender struct {
 	*parts
 	plans sync.Pool // of *plan
 }
@@ -173,7 +173,7 @@ func newPlan() any { return &plan{waiter: waiter{done: make(chan struct{}, 1)}} 
 
 // send hands the planned items to their nodes and returns when all are answered or left open. The caller asks the last
 // node itself if that node is idle, which saves two wake-ups.
-func (l *lanes) send(plan *plan) {
+func (l *sender) send(plan *plan) {
 	if plan.asked == 0 {
 		return
 	}
@@ -223,10 +223,10 @@ func (c *splitCall) fail(_ *parts, _ *queue, it *item, why string) {
 }
 
 // Topology implements split.Nodes.
-func (l *lanes) Topology() *backend.Topology { return l.fleet.Topology() }
+func (l *sender) Topology() *backend.Topology { return l.fleet.Topology() }
 
 // item returns the item of a call, and the index of its node.
-func (l *lanes) item(t *topology, key []byte, c *split.Call) (node int, it item) {
+func (l *sender) item(t *lanes, key []byte, c *split.Call) (node int, it item) {
 	at := l.elapsed()
 	if c.Sent > 0 {
 		at = min(at, time.Duration(c.Sent)*time.Millisecond)
@@ -235,7 +235,7 @@ func (l *lanes) item(t *topology, key []byte, c *split.Call) (node int, it item)
 }
 
 // Call implements split.Nodes. If the node is idle, the caller sends the calls itself.
-func (l *lanes) Call(key []byte, calls []*split.Call) {
+func (l *sender) Call(key []byte, calls []*split.Call) {
 	plan := l.plans.Get().(*plan)
 	plan.begin(l.queues.OpenAll())
 	for _, c := range calls {
@@ -251,7 +251,7 @@ func (l *lanes) Call(key []byte, calls []*split.Call) {
 }
 
 // Post implements split.Nodes.
-func (l *lanes) Post(key []byte, c *split.Call) {
+func (l *sender) Post(key []byte, c *split.Call) {
 	top := l.queues.OpenAll()
 	node, it := l.item(top, key, c)
 	top.Queues[node].submit([]item{it}, callCost)

@@ -50,7 +50,7 @@ func (e *Engine) proceed(plan *plan) {
 	s, p := plan.started, plan.started.pipeline
 	plan.then, plan.started.pipeline, plan.started.done = nil, nil, nil
 	joint := func(m *multiKey) bool { return m.joint }
-	if s.to == len(p.Requests) && !plan.opened.Load() && !slices.ContainsFunc(plan.multi, joint) {
+	if s.to == len(p.Requests) && !plan.anyOpen.Load() && !slices.ContainsFunc(plan.multi, joint) {
 		e.plans.Put(plan)
 		s.done()
 		return

@@ -12,11 +12,11 @@ import (
 
 // group is equal requests that are resolved together, as one demand.
 type group struct {
-	requests []*Request     // requests without a result so far, in order
-	flow     *lease.Flow    // the state of the protocol
-	refusal  *wire.Refusal  // the refusal of the shard that was asked first, or nil
-	reports  map[int]report // the latest report of each shard
-	recalled int            // rounds of recalls for the group
+	requests []*Request          // requests without a result so far, in order
+	flow     *lease.Flow         // the state of the protocol
+	refusal  *wire.Refusal       // the refusal of the shard that was asked first, or nil
+	reports  map[int]timedReport // the latest report of each shard
+	recalled int                 // rounds of recalls for the group
 
 	known *wire.Admitted // the first answer to the id of the only request; nil if the home does not know the id
 }
@@ -24,7 +24,7 @@ type group struct {
 // newGroup returns a group of equal requests. refusal is nil if no shard was asked.
 func newGroup(requests []*Request, refusal *wire.Refusal) *group {
 	r := requests[0].Request
-	g := &group{requests: requests, refusal: refusal, reports: map[int]report{}}
+	g := &group{requests: requests, refusal: refusal, reports: map[int]timedReport{}}
 	demand := lease.Demand{Pairs: wire.Pairs(&r.Spec), Strict: r.Strict(), Cost: r.Cost, N: int64(len(requests))}
 	if refusal == nil {
 		g.flow = lease.NewFlow(demand, 0)
@@ -174,9 +174,9 @@ func (g *group) empty(i int, reply *wire.HomeReply) (latest int64) {
 }
 
 // room returns a lower bound of the ms until window i has room for one more request. No unit of
-// a holder is free before its first one. So the bound is the time at which enough units would be
-// free if each holder freed all of its units together with its first. If the home counts more than
-// the holders have in use, a lease for a lower limit is in the way, which may end at any time.
+// a user is free before its first one. So the bound is the time at which enough units would be
+// free if each user freed all of its units together with its first. If the home counts more than
+// the users have in use, a lease for a lower limit is in the way, which may end at any time.
 func (g *group) room(i int, reply *wire.HomeReply, now int64) int64 {
 	r, t := g.request(), &reply.Tallies[i]
 	over := t.Used + reply.Granted*r.Cost + r.Wanted() - r.Windows[i].Limit
@@ -186,7 +186,7 @@ func (g *group) room(i int, reply *wire.HomeReply, now int64) int64 {
 	case t.Used > t.Own-reply.Granted*r.Cost+t.Lent:
 		return 1
 	}
-	held := []holder{{t.Own, t.First}}
+	held := []user{{t.Own, t.First}}
 	state := wire.State(&r.Spec, r.Windows[i])
 	for _, l := range reply.Lent {
 		first := int64(1)
@@ -195,7 +195,7 @@ func (g *group) room(i int, reply *wire.HomeReply, now int64) int64 {
 		} else if f := g.refusal; f != nil && f.LeaseEnded && f.Shard == l.Shard && f.Incarnation == l.Incarnation {
 			first = max(1, f.First[i]-(now-g.requests[0].Sent)-1)
 		}
-		held = append(held, holder{l.Out[i], first})
+		held = append(held, user{l.Out[i], first})
 	}
 	return soonest(held, over)
 }
@@ -208,7 +208,7 @@ type holding struct {
 }
 
 // of returns what the report says about a state.
-func (p *report) of(s lease.StateName) holding {
+func (p *timedReport) of(s lease.StateName) holding {
 	for i, u := range p.Used {
 		if u.StateName == s {
 			return holding{u.N, p.First[i], p.Empty[i]}
@@ -217,15 +217,15 @@ func (p *report) of(s lease.StateName) holding {
 	return holding{}
 }
 
-// holder is the home or a shard that has units in use.
-type holder struct {
+// user is the home or a shard that has units in use.
+type user struct {
 	units int64 // units in use
 	first int64 // ms until the first of them is free
 }
 
-// soonest returns a lower bound of the ms until that many units of the holders are free.
-func soonest(held []holder, units int64) int64 {
-	slices.SortFunc(held, func(a, b holder) int { return int(a.first - b.first) })
+// soonest returns a lower bound of the ms until that many units of the users are free.
+func soonest(held []user, units int64) int64 {
+	slices.SortFunc(held, func(a, b user) int { return int(a.first - b.first) })
 	for _, h := range held {
 		if units -= h.units; units <= 0 {
 			return max(h.first, 1)

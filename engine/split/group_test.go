@@ -48,7 +48,7 @@ func reported(shard int, used, first, empty int64) *wire.ShardReport {
 // was requested.
 func TestRoomWithReportsOfDifferentTimes(t *testing.T) {
 	g := newGroup(left(nil, ask("k", 10, 4)), nil)
-	g.reports = map[int]report{1: {reported(1, 4, 60, 0), 100}, 2: {reported(2, 4, 100, 0), 150}}
+	g.reports = map[int]timedReport{1: {reported(1, 4, 60, 0), 100}, 2: {reported(2, 4, 100, 0), 150}}
 	full := &wire.HomeReply{
 		Tallies: []wire.Tally{{Used: 10, Own: 2, First: 500, Lent: 8}},
 		Lent:    []wire.Loaned{{Shard: 1, Out: []int64{4}}, {Shard: 2, Out: []int64{4}}},
@@ -85,9 +85,9 @@ func TestTheLastPartToBeEmptyDeterminesTheReset(t *testing.T) {
 		Tallies: []wire.Tally{{Used: 5, Own: 2, Empty: 3000}},
 		Lent:    []wire.Loaned{{Shard: 1, Out: []int64{3}, Empty: []int64{9000}}, {Shard: 2, Out: []int64{0}, Empty: []int64{-clock}}},
 	}
-	g.reports = map[int]report{1: {reported(1, 3, 1, 5000), 0}, 2: {reported(2, 0, 1, 6000), 0}}
+	g.reports = map[int]timedReport{1: {reported(1, 3, 1, 5000), 0}, 2: {reported(2, 0, 1, 6000), 0}}
 	require.EqualValues(t, 5000, g.empty(0, home))
-	g.reports[1] = report{reported(1, 3, 1, 2000), 0}
+	g.reports[1] = timedReport{reported(1, 3, 1, 2000), 0}
 	require.EqualValues(t, 3000, g.empty(0, home), "the home was the last to admit")
 	home.Tallies[0].Own = 0
 	require.EqualValues(t, 2000, g.empty(0, home))
@@ -97,7 +97,7 @@ func TestTheLastPartToBeEmptyDeterminesTheReset(t *testing.T) {
 
 func TestAReportHasWhatASecondStateHolds(t *testing.T) {
 	other := lease.StateName{Kind: byte(limit.Slide), Window: 1000}
-	p := report{ShardReport: &wire.ShardReport{
+	p := timedReport{ShardReport: &wire.ShardReport{
 		Report: lease.Report{Used: []lease.Units{{StateName: slideState, N: 1}, {StateName: other, N: 2}}},
 		First:  []int64{10, 20}, Empty: []int64{30, 40},
 	}}
@@ -108,16 +108,16 @@ func TestAReportHasWhatASecondStateHolds(t *testing.T) {
 
 func TestSoonest(t *testing.T) {
 	for _, row := range []struct {
-		held        []holder
+		held        []user
 		units, want int64
 	}{
 		{nil, 1, 1},
-		{[]holder{{4, 60}}, 4, 60},
-		{[]holder{{4, 60}}, 5, 1},
-		{[]holder{{1, 90}, {1, 30}, {1, 60}}, 1, 30},
-		{[]holder{{1, 90}, {1, 30}, {1, 60}}, 2, 60},
-		{[]holder{{1, 90}, {0, 30}, {1, 60}}, 2, 90},
-		{[]holder{{5, 0}}, 3, 1},
+		{[]user{{4, 60}}, 4, 60},
+		{[]user{{4, 60}}, 5, 1},
+		{[]user{{1, 90}, {1, 30}, {1, 60}}, 1, 30},
+		{[]user{{1, 90}, {1, 30}, {1, 60}}, 2, 60},
+		{[]user{{1, 90}, {0, 30}, {1, 60}}, 2, 90},
+		{[]user{{5, 0}}, 3, 1},
 	} {
 		require.Equal(t, row.want, soonest(row.held, row.units), "%v", row)
 	}

@@ -30,7 +30,7 @@ func (s *Splitter) wanted(r *engine.Request) int {
 	n := s.configured(r)
 	if n == 0 && s.byLoad.Load() > 0 {
 		s.mu.Lock()
-		if l := s.layouts[string(r.Key)]; l != nil && l.load {
+		if l := s.spreads[string(r.Key)]; l != nil && l.load {
 			n = l.shards
 		}
 		s.mu.Unlock()
@@ -55,7 +55,7 @@ func (s *Splitter) configured(r *engine.Request) int {
 
 // Observe learns from a shard's answer to r: the number of shards of the key, if the shard is the
 // home, and the rate of charging calls that the shard has from all proxies. An answer about units
-// that are never lent says nothing of either. Any answer drops layouts that are no longer needed.
+// that are never lent says nothing of either. Any answer drops spreads that are no longer needed.
 func (s *Splitter) Observe(r *engine.Request, shard int, a *wire.Answer) {
 	if r.Op == engine.OpDecide && !r.Kind.Additive() {
 		s.mu.Lock()
@@ -80,13 +80,13 @@ func (s *Splitter) observeRate(r *engine.Request, shard int, calls int64) {
 	now := s.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.layouts[string(r.Key)]
+	l := s.spreads[string(r.Key)]
 	if l == nil || !l.load {
 		n := int(min(int64(len(s.nodes.Topology().Nodes)), r.Smallest()/minShardLimit))
 		if calls < threshold || l != nil && !l.learned || n < 2 || r.Hold != nil || s.configured(r) > 0 {
 			return
 		}
-		l = s.layout(r.Key, n)
+		l = s.spread(r.Key, n)
 		l.load, l.learned, l.hot = true, false, now
 		s.byLoad.Add(1)
 		s.config.Logger.Info("splitting a key because of its load",

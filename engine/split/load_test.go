@@ -148,7 +148,7 @@ func TestLoadSplitsSmallLimitsLess(t *testing.T) {
 }
 
 // Changed rules apply from the next request on. Requests about a key that is no longer split go
-// to its home, and its layout is forgotten when the home says that nothing is lent.
+// to its home, and its spread is forgotten when the home says that nothing is lent.
 func TestChangedSettingsApplyToTheNextRequest(t *testing.T) {
 	s, n := open(t, 3, Config{})
 	n.reply = func(*Call) { require.Fail(t, "a node was called") }

@@ -1,7 +1,7 @@
 // Package split answers requests about split keys, by the protocol of package lease.
 //
 // A request about a split key first goes to one of the key's shards, in the same batches as all
-// other requests. Route chooses the shard (route.go, layout.go). Usually the shard admits the
+// other requests. Route chooses the shard (route.go, spread.go). Usually the shard admits the
 // request out of what the home has lent, and this package has nothing more to do. Resolve takes
 // requests that a shard refuses, or that the home cannot decide alone, to the home (group.go,
 // resolver.go). The home decides them, or names shards whose units must be recalled first.
@@ -12,7 +12,7 @@
 // Decisions are made by the functions on the nodes, which the interface Nodes calls. They do not
 // depend on what this package remembers: a proxy that knows less only makes more calls.
 //
-// Reading order: split.go (this file), route.go, layout.go, load.go, resolver.go,
+// Reading order: split.go (this file), route.go, spread.go, load.go, resolver.go,
 // group.go, whole.go.
 package split
 
@@ -121,17 +121,17 @@ type Splitter struct {
 	nodes  Nodes
 
 	mu        sync.Mutex
-	layouts   map[string]*layout       // known layouts by the key's name; guarded by mu
-	memory    int                      // approximate bytes of all layouts; guarded by mu
-	swept     int64                    // when layouts were last swept, in ms of Config.Now; guarded by mu
+	spreads   map[string]*spread       // known spreads by the key's name; guarded by mu
+	memory    int                      // approximate bytes of all spreads; guarded by mu
+	swept     int64                    // when spreads were last swept, in ms of Config.Now; guarded by mu
 	resolvers map[resolverID]*resolver // resolvers that are running; guarded by mu
 
 	// PossiblySplit is above 0 if any key may be split although its requests do not say so:
 	// the number of rules and of keys that are known to be split.
 	PossiblySplit atomic.Int64
 
-	known  atomic.Int64 // len(layouts)
-	byLoad atomic.Int64 // layouts of keys that are split because of their load
+	known  atomic.Int64 // len(spreads)
+	byLoad atomic.Int64 // spreads of keys that are split because of their load
 
 	running sync.WaitGroup // goroutines that resolve requests
 
@@ -141,7 +141,7 @@ type Splitter struct {
 // New returns a Splitter that knows no split key. Before Configure it splits keys only if a
 // request has SHARDS.
 func New(config Config, nodes Nodes) *Splitter {
-	s := &Splitter{config: config, nodes: nodes, layouts: map[string]*layout{}, resolvers: map[resolverID]*resolver{}}
+	s := &Splitter{config: config, nodes: nodes, spreads: map[string]*spread{}, resolvers: map[resolverID]*resolver{}}
 	s.live.Store(new(Settings))
 	return s
 }
@@ -152,7 +152,7 @@ func (s *Splitter) Configure(next Settings) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.live.Store(&next)
-	for _, l := range s.layouts {
+	for _, l := range s.spreads {
 		if l.load && next.Threshold <= 0 {
 			l.load = false
 			s.byLoad.Add(-1)
@@ -241,8 +241,8 @@ func (s *Splitter) ask(key []byte, c *Call, decode func(reply string) error) *Fa
 	return c.Failure
 }
 
-// report is a shard's report.
-type report struct {
+// timedReport is a shard's report.
+type timedReport struct {
 	*wire.ShardReport
 	sent int64 // when the report was requested, in ms of Config.Now; its times count from then
 }
@@ -251,7 +251,7 @@ type report struct {
 // returns the reports, and the shards that did not answer.
 func (s *Splitter) collect(
 	key []byte, since int64, order wire.ShardOrder, recalls []lease.Recall,
-) (reports []report, unreachable []int) {
+) (reports []timedReport, unreachable []int) {
 	sent := s.now()
 	calls := make([]*Call, len(recalls))
 	for i := range recalls {
@@ -263,7 +263,7 @@ func (s *Splitter) collect(
 	for i, c := range calls {
 		if c.Failure == nil {
 			if r, err := wire.DecodeShardReport(c.Reply, &recalls[i]); err == nil {
-				reports = append(reports, report{r, sent})
+				reports = append(reports, timedReport{r, sent})
 				continue
 			}
 		}

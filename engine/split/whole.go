@@ -74,7 +74,7 @@ func (w *whole) peek() *Failure {
 		reply.Recalls[i].States, reply.Recalls[i].Strict = states, r.Strict()
 	}
 	reports, _ := w.s.collect(w.key, w.requests[0].Sent, wire.ShardOrder{Report: true}, reply.Recalls)
-	g := &group{requests: w.requests, reports: map[int]report{}}
+	g := &group{requests: w.requests, reports: map[int]timedReport{}}
 	for _, p := range reports {
 		g.reports[p.Shard] = p
 	}
@@ -110,7 +110,7 @@ func (w *whole) inspect() *Failure {
 	reports, _ := w.s.collect(w.key, w.requests[0].Sent, wire.ShardOrder{Report: true}, reply.Recalls)
 	res := w.requests[0].Result
 	for _, l := range reply.Lent {
-		i := slices.IndexFunc(reports, func(p report) bool {
+		i := slices.IndexFunc(reports, func(p timedReport) bool {
 			return p.Shard == l.Shard &&
 				p.Incarnation == l.Incarnation
 		})

@@ -66,8 +66,8 @@ type Import struct {
 // Imported has the limits of one domain and one sequence of descriptor keys.
 type Imported struct {
 	policy.Policy
-	// Place is the place of the first limit.
-	Place Position
+	// At is the place of the first limit.
+	At Position
 	// Domain is the domain of the requests.
 	Domain string
 	// Keys are the keys of a descriptor, in the order of envoyproxy/ratelimit.

@@ -38,11 +38,11 @@ func newTable(s *shape, left int) (*table, bool) {
 		}
 	}
 	t.decided, t.effects = make([]*descriptor, n), make([]int, n)
-	type kind struct {
+	type distinct struct {
 		effect
 		shadow bool
 	}
-	numbers := map[kind]int{{effect: unlimited}: 0}
+	numbers := map[distinct]int{{effect: unlimited}: 0}
 	classes := make([]class, len(s.keys))
 	for c := range n {
 		for i, v := range s.levels {
@@ -52,7 +52,7 @@ func newTable(s *shape, left int) (*table, bool) {
 		if d == nil {
 			continue
 		}
-		k := kind{*d.limit, d.shadows()}
+		k := distinct{*d.limit, d.shadows()}
 		number, ok := numbers[k]
 		if !ok {
 			number = len(numbers)
@@ -250,7 +250,7 @@ func (t *table) policy(order []int, im *Import, name string, shadow bool) Import
 	}
 	slices.SortFunc(w.Overrides, func(a, b policy.Override) int { return strings.Compare(a.Pattern, b.Pattern) })
 	first := slices.IndexFunc(t.shape.limits, func(d *descriptor) bool { return d.shadows() == shadow })
-	return Imported{Policy: w.Policy, Place: t.shape.limits[first].Position, Domain: t.shape.domain.name,
+	return Imported{Policy: w.Policy, At: t.shape.limits[first].Position, Domain: t.shape.domain.name,
 		Keys: t.shape.keys, Order: order}
 }
 

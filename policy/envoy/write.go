@@ -47,7 +47,7 @@ func (im *Import) Lines() string {
 	im.head(&b)
 	for i := range im.Policies {
 		p := &im.Policies[i]
-		fmt.Fprintf(&b, "\n# %s, %v\n", p.descriptor(), p.Place)
+		fmt.Fprintf(&b, "\n# %s, %v\n", p.descriptor(), p.At)
 		p.write(&b, policy.PolicyLine, policy.OverrideLine)
 	}
 	return b.String()

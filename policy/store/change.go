@@ -40,7 +40,7 @@ func (s *Store) Change(change func(*policy.Set) (next *policy.Set, msg string)) 
 	}
 	s.known = known
 	s.book.Store(next, version)
-	if _, lost := home.(*memory); lost && version == 1 {
+	if _, lost := home.(*inProcess); lost && version == 1 {
 		s.log.Warn("policies set by RL.POLICY will be lost at exit: no policy-file is configured")
 	}
 	return version, ""
@@ -49,7 +49,7 @@ func (s *Store) Change(change func(*policy.Set) (next *policy.Set, msg string)) 
 const errRaced = "ERR the policies were changed concurrently; this command changed nothing, check them and try again"
 
 // refusal returns the error reply to a change that could not be stored in p.
-func refusal(p place, err error) string {
+func refusal(p storage, err error) string {
 	after := "; nothing was changed"
 	if errors.As(err, new(maybeApplied)) {
 		after = "; the change may have been stored"

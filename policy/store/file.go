@@ -83,14 +83,14 @@ func syncFolder(path string) {
 	}
 }
 
-// memory is a place: this process. It keeps only the first line of the record, because the Catalog has the policies.
-type memory string
+// inProcess is a storage: this process. It keeps only the first line of the record, because the Catalog has the policies.
+type inProcess string
 
-func (m *memory) name() string                         { return "this process" }
-func (m *memory) line(context.Context) (string, error) { return string(*m), nil }
-func (m *memory) load(context.Context) ([]byte, error) { return nil, nil }
+func (m *inProcess) name() string                         { return "this process" }
+func (m *inProcess) line(context.Context) (string, error) { return string(*m), nil }
+func (m *inProcess) load(context.Context) ([]byte, error) { return nil, nil }
 
-func (m *memory) replace(_ context.Context, _ string, whole []byte) (bool, error) {
-	*m = memory(firstLine(whole))
+func (m *inProcess) replace(_ context.Context, _ string, whole []byte) (bool, error) {
+	*m = inProcess(firstLine(whole))
 	return true, nil
 }

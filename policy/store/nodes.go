@@ -21,7 +21,7 @@ const (
 	patience = 2 * time.Second
 )
 
-// node is a place: a node.
+// node is a storage: a node.
 type node struct{ registry.Registry }
 
 func nodePlace(n *backend.Node) node {

@@ -10,8 +10,8 @@ import (
 	"github.com/rlproxy/rlproxy/internal/episodes"
 )
 
-// report holds the outcome of the syncs.
-type report struct {
+// outcome holds the outcome of the syncs.
+type outcome struct {
 	synced  atomic.Int64           // when the latest successful sync was, in Unix ms; 0: there was none
 	failed  atomic.Int64           // number of syncs that failed
 	damaged atomic.Pointer[string] // why the record is malformed; nil if it is valid, or if there is none
@@ -42,7 +42,7 @@ var (
 
 // record records the outcome of a sync with the record in home, and logs it. A node that does not answer is logged by
 // package backend. The caller holds mu.
-func (s *Store) record(home place, err error) {
+func (s *Store) record(home storage, err error) {
 	if err == nil {
 		s.report.synced.Store(s.now().UnixMilli())
 		s.report.damaged.Store(nil)
@@ -66,8 +66,8 @@ func (s *Store) record(home place, err error) {
 	}
 }
 
-// where describes a place for the log.
-func where(p place) []any {
+// where describes a storage for the log.
+func where(p storage) []any {
 	if _, ok := p.(node); ok {
 		return []any{"node", p.name(), "key", storedKey}
 	}
@@ -75,11 +75,11 @@ func where(p place) []any {
 }
 
 // await records that the stored policies are unknown. why is "", or begins with a colon.
-func (s *Store) await(home place, why string) {
+func (s *Store) await(home storage, why string) {
 	s.book.SetUnknown(&engine.Unavailable{Node: home.name(), Why: "policies have not been read yet" + why})
 }
 
-// reason describes the error of a place in a few words.
+// reason describes the error of a storage in a few words.
 func reason(err error) string {
 	if errors.As(err, new(damage)) || errors.As(err, new(registry.Unreachable)) || errors.Is(err, errChanging) {
 		return err.Error()

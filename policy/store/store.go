@@ -1,7 +1,7 @@
 // Package store keeps the policies that were set by commands in the same place as the counts: on a node, for all
 // proxies of the same nodes, or in this process and its policy-file.
 //
-// The policies are stored as one record (record.go). It has a place: the node to which its stored key belongs
+// The policies are stored as one record (record.go). It has a storage: the node to which its stored key belongs
 // (nodes.go), or a file (file.go). A change replaces the whole record, and only if it is still the one that was read
 // (package registry, change.go).
 //
@@ -41,8 +41,8 @@ const (
 	renewEvery = time.Hour
 )
 
-// place is where a record can be stored.
-type place interface {
+// storage is where a record can be stored.
+type storage interface {
 	// line returns the first line of what is stored; "" if nothing is stored.
 	line(ctx context.Context) (string, error)
 	// load returns what is stored, at most its first maxRecord+1 bytes.
@@ -62,7 +62,7 @@ func (u maybeApplied) Unwrap() error { return u.error }
 // Store keeps the stored policies of a Catalog and the record equal. It is safe for concurrent use.
 type Store struct {
 	fleet *backend.Fleet // the nodes; nil: the record is in own
-	own   place          // the place of the record without a fleet
+	own   storage        // the storage of the record without a fleet
 	book  *policy.Catalog
 	log   *slog.Logger
 	now   func() time.Time
@@ -70,11 +70,11 @@ type Store struct {
 	mu      sync.Mutex        // held during a sync or a change
 	known   string            // the first line of the record in effect; guarded by mu
 	top     *backend.Topology // the nodes at the latest sync; guarded by mu
-	unheard []*backend.Node   // nodes of top, other than the record's place, that have not answered yet; guarded by mu
+	unheard []*backend.Node   // nodes of top, other than the record's storage, that have not answered yet; guarded by mu
 	syncs   int               // syncs since top was set; guarded by mu
 	renewed time.Time         // when the record's time to live was last renewed; guarded by mu
 
-	report  report
+	report  outcome
 	trouble *episodes.Episodes
 	loop    *registry.Loop
 }
@@ -108,7 +108,7 @@ func Open(fleet *backend.Fleet, path string, book *policy.Catalog, log *slog.Log
 func newStore(fleet *backend.Fleet, path string, book *policy.Catalog, log *slog.Logger) *Store {
 	s := &Store{fleet: fleet, own: file(path), book: book, log: log, now: time.Now}
 	if path == "" {
-		s.own = new(memory)
+		s.own = new(inProcess)
 	}
 	s.trouble = episodes.NewEpisodes(log, func() time.Time { return s.now() })
 	return s
@@ -137,8 +137,8 @@ func (s *Store) round(ctx context.Context) {
 }
 
 // sync puts the record into effect if it is newer than the policies in effect, and replaces it with them if it is older
-// or missing. It returns the record's place and its current first line. The caller holds mu.
-func (s *Store) sync(ctx context.Context) (home place, line string, err error) {
+// or missing. It returns the record's storage and its current first line. The caller holds mu.
+func (s *Store) sync(ctx context.Context) (home storage, line string, err error) {
 	home = s.own
 	if s.fleet != nil {
 		top := s.fleet.Topology()
@@ -165,7 +165,7 @@ func (s *Store) sync(ctx context.Context) (home place, line string, err error) {
 // adopt puts the record at p into effect if it is newer than the policies in effect, or if it has the same version but
 // differs and home is true, which means that p is where the record belongs. It returns the first line stored at p and
 // its version, or "" and 0 if nothing is stored.
-func (s *Store) adopt(ctx context.Context, p place, home bool) (line string, version int64, err error) {
+func (s *Store) adopt(ctx context.Context, p storage, home bool) (line string, version int64, err error) {
 	_, current := s.book.Stored()
 	line, err = p.line(ctx)
 	switch {

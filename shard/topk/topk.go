@@ -113,7 +113,7 @@ func (t *Tracker) Observe(key []byte, hash uint64, d *Decisions, now int64) {
 		if n == 0 {
 			return
 		}
-		if i, found = t.place(hash, &n); !found {
+		if i, found = t.track(hash, &n); !found {
 			return
 		}
 		t.index[hash] = i
@@ -139,10 +139,10 @@ func (t *Tracker) Observe(key []byte, hash uint64, d *Decisions, now int64) {
 	}
 }
 
-// place returns a position in keys for a key that is not tracked. ok is false if its n
+// track returns a position in keys for a key that is not tracked. ok is false if its n
 // decisions, with those in the filter, do not earn it one. If the filter's decisions were
-// needed, place adds them to n.
-func (t *Tracker) place(hash uint64, n *int64) (i int32, ok bool) {
+// needed, track adds them to n.
+func (t *Tracker) track(hash uint64, n *int64) (i int32, ok bool) {
 	switch {
 	case len(t.keys) < cap(t.keys):
 		return t.add(), true

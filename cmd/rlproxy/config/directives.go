@@ -68,7 +68,7 @@ var directives = []Directive{
 	{Name: "unixsocket", hint: "<path>", doc: "a Unix socket to listen on as well",
 		value: func(c *Config) value { return socketPath{text{p: &c.UnixSocket}} }},
 	{Name: "unixsocketperm", preset: "0", doc: "the mode of that socket in octal; 0 leaves it to the umask",
-		value: func(c *Config) value { return permission{&c.UnixSocketPerm} }},
+		value: func(c *Config) value { return fileMode{&c.UnixSocketPerm} }},
 	{Name: "protected-mode", preset: "yes", Live: true,
 		doc:   "answer only clients on this machine while no password is set",
 		value: func(c *Config) value { return yesNo{&c.ProtectedMode} }},

@@ -229,10 +229,10 @@ func (v socketPath) set(words []string) bool {
 
 func (v socketPath) allowed() string { return fmt.Sprintf("a path of at most %d bytes", maxSocketPath) }
 
-// permission is the mode of a file, in octal; 0 leaves it to the umask.
-type permission struct{ p *fs.FileMode }
+// fileMode is the mode of a file, in octal; 0 leaves it to the umask.
+type fileMode struct{ p *fs.FileMode }
 
-func (v permission) set(words []string) bool {
+func (v fileMode) set(words []string) bool {
 	word, ok := single(words)
 	n, err := strconv.ParseUint(word, 8, 32)
 	if !ok || err != nil || n > 0o777 {
@@ -242,5 +242,5 @@ func (v permission) set(words []string) bool {
 	return true
 }
 
-func (v permission) allowed() string   { return "an octal file mode from 0 to 777" }
-func (v permission) words() [][]string { return line(strconv.FormatUint(uint64(*v.p), 8)) }
+func (v fileMode) allowed() string   { return "an octal file mode from 0 to 777" }
+func (v fileMode) words() [][]string { return line(strconv.FormatUint(uint64(*v.p), 8)) }

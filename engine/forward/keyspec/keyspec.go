@@ -26,10 +26,10 @@ type Spec struct {
 	Change bool // the command changes the keys' values, for permission checks
 }
 
-// Place returns the indices in args of the first and last key. ok is false if the command has no such keys, or is so
+// Range returns the indices in args of the first and last key. ok is false if the command has no such keys, or is so
 // wrong that any node refuses it. ambiguous reports that the keyword occurs again, so that the key may be after the
 // other one.
-func (s *Spec) Place(args [][]byte) (first, last int, ok, ambiguous bool) {
+func (s *Spec) Range(args [][]byte) (first, last int, ok, ambiguous bool) {
 	first = s.Index
 	if s.keyword != "" {
 		if first, ambiguous = s.find(args); first == 0 {

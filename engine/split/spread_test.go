@@ -72,7 +72,7 @@ func TestShardsOfAChangedNumberTakeTurns(t *testing.T) {
 			seen[choose()] = true
 		}
 		require.Len(t, seen, shards)
-		for s.layouts["k"].next < shards-1 { // it is the last one's turn when the number changes
+		for s.spreads["k"].next < shards-1 { // it is the last one's turn when the number changes
 			choose()
 		}
 	}
@@ -105,7 +105,7 @@ func TestShardsWithoutRoomAreSkipped(t *testing.T) {
 	s.lent([]byte("unknown"), 0, false)
 }
 
-// The home says how many shards a key has. A layout that was only learned from the home is
+// The home says how many shards a key has. A spread that was only learned from the home is
 // forgotten when the home says that the key is not split, but one that was wanted here stays.
 func TestTheNumberOfShardsIsLearnedFromTheHome(t *testing.T) {
 	s, _ := open(t, 3, Config{})
@@ -129,15 +129,15 @@ func TestTheNumberOfShardsIsLearnedFromTheHome(t *testing.T) {
 	require.Equal(t, engine.MaxShards, s.Shards(r.Key), "no more than there can be")
 }
 
-// A layout that no request needs any more is dropped when there are replies about other keys, also those that are never
+// A spread that no request needs any more is dropped when there are replies about other keys, also those that are never
 // split: while there is one, each request costs more.
-func TestLayoutsThatAreNotNeededAreDropped(t *testing.T) {
+func TestSpreadsThatAreNotNeededAreDropped(t *testing.T) {
 	for _, kind := range []limit.Kind{limit.Slide, limit.GCRA, limit.Concurrency} {
-		dropLayouts(t, kind)
+		dropSpreads(t, kind)
 	}
 }
 
-func dropLayouts(t *testing.T, kind limit.Kind) {
+func dropSpreads(t *testing.T, kind limit.Kind) {
 	s, n := open(t, 3, Config{})
 	wanted, byLoad, other := ask("wanted", 1000, 3), ask("by load", 1000, 0), ask("other", 1000, 0)
 	other.Kind = kind
@@ -161,24 +161,24 @@ func dropLayouts(t *testing.T, kind limit.Kind) {
 	require.Zero(t, s.memory)
 }
 
-// The number and the memory of layouts are bounded: a new layout replaces another one.
-func TestLayoutsAreBounded(t *testing.T) {
+// The number and the memory of spreads are bounded: a new spread replaces another one.
+func TestSpreadsAreBounded(t *testing.T) {
 	s, _ := open(t, 3, Config{})
-	for i := range maxLayouts + 100 {
+	for i := range maxSpreads + 100 {
 		s.learn(fmt.Appendf(nil, "k%d", i), 3)
 	}
-	require.EqualValues(t, maxLayouts, s.known.Load())
-	require.Len(t, s.layouts, maxLayouts)
-	require.Equal(t, 3, s.Shards(fmt.Appendf(nil, "k%d", maxLayouts+99)))
-	require.Less(t, s.memory, maxLayoutMemory)
+	require.EqualValues(t, maxSpreads, s.known.Load())
+	require.Len(t, s.spreads, maxSpreads)
+	require.Equal(t, 3, s.Shards(fmt.Appendf(nil, "k%d", maxSpreads+99)))
+	require.Less(t, s.memory, maxSpreadMemory)
 
-	for i := range maxLayouts {
+	for i := range maxSpreads {
 		key := fmt.Appendf(nil, "%04000d", i)
 		s.learn(key, 2)
 		s.learn(key, engine.MaxShards)
 	}
-	require.LessOrEqual(t, s.memory, maxLayoutMemory+60_000)
-	for key, l := range s.layouts {
+	require.LessOrEqual(t, s.memory, maxSpreadMemory+60_000)
+	for key, l := range s.spreads {
 		s.drop(key, l)
 	}
 	require.Zero(t, s.memory)

@@ -8,8 +8,8 @@ import (
 	"github.com/rlproxy/rlproxy/engine/backend"
 )
 
-// layout is how a key is split, as far as this proxy knows. Times are ms of Config.Now.
-type layout struct {
+// spread is how a key is split, as far as this proxy knows. Times are ms of Config.Now.
+type spread struct {
 	topology *backend.Topology // the topology for which numbers were chosen
 	shards   int               // the number of shards: as wanted, or as the home says
 	numbers  []int             // the numbers of the shards, the home's 0 first
@@ -34,18 +34,18 @@ type rate struct {
 	at    int64 // when the shard reported it
 }
 
-// memory returns the approximate memory, in bytes, of a layout and its key of that length.
-func (l *layout) memory(key int) int { return key + 300 + 50*l.shards }
+// memory returns the approximate memory, in bytes, of a spread and its key of that length.
+func (l *spread) memory(key int) int { return key + 300 + 50*l.shards }
 
 const (
-	maxLayouts      = 4096
-	maxLayoutMemory = 8 << 20 // bytes of all layouts together
+	maxSpreads      = 4096
+	maxSpreadMemory = 8 << 20 // bytes of all spreads together
 
 	dryFor  = 10 // ms for which a shard without room is skipped
 	maxTurn = 64 // most requests of one turn of a shard
 
-	sweepEvery = 1000                // ms between two searches for layouts that are not needed any more
-	keepFor    = leaseMs + coolAfter // ms for which a layout is kept that is not needed
+	sweepEvery = 1000                // ms between two searches for spreads that are not needed any more
+	keepFor    = leaseMs + coolAfter // ms for which a spread is kept that is not needed
 
 	// turnFor is the length of a turn in ms, once all shards hold units. Before that, a turn
 	// lasts for 1 ms. Long turns are faster, because the node's caches are cold at the first
@@ -61,7 +61,7 @@ func (s *Splitter) choose(r *engine.Request, n, previous int) int {
 	now := s.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.layout(r.Key, n)
+	l := s.spread(r.Key, n)
 	l.learned, l.needed = false, now
 	if len(r.ID) > 0 {
 		return l.numbers[xxhash.Sum64(r.ID)%uint64(len(l.numbers))]
@@ -88,19 +88,19 @@ func (s *Splitter) choose(r *engine.Request, n, previous int) int {
 	return 0
 }
 
-// layout returns the key's layout, or makes one for n shards if there is none. mu is held.
-func (s *Splitter) layout(key []byte, n int) *layout {
-	l := s.layouts[string(key)]
+// spread returns the key's spread, or makes one for n shards if there is none. mu is held.
+func (s *Splitter) spread(key []byte, n int) *spread {
+	l := s.spreads[string(key)]
 	if l == nil {
-		l = &layout{shards: n, needed: s.now(), next: int(xxhash.Sum64(key) % uint64(n))} // #nosec G115 -- below n
+		l = &spread{shards: n, needed: s.now(), next: int(xxhash.Sum64(key) % uint64(n))} // #nosec G115 -- below n
 		name := string(key)
-		for other, old := range s.layouts { // drop any: it will be learned again
-			if len(s.layouts) < maxLayouts && s.memory+l.memory(len(name)) <= maxLayoutMemory {
+		for other, old := range s.spreads { // drop any: it will be learned again
+			if len(s.spreads) < maxSpreads && s.memory+l.memory(len(name)) <= maxSpreadMemory {
 				break
 			}
 			s.drop(other, old)
 		}
-		s.layouts[name] = l
+		s.spreads[name] = l
 		s.memory += l.memory(len(name))
 		s.count()
 	}
@@ -112,10 +112,10 @@ func (s *Splitter) layout(key []byte, n int) *layout {
 	return l
 }
 
-// drop forgets a layout. From then on requests about its key go to the home, and leases expire.
+// drop forgets a spread. From then on requests about its key go to the home, and leases expire.
 // mu is held.
-func (s *Splitter) drop(key string, l *layout) {
-	delete(s.layouts, key)
+func (s *Splitter) drop(key string, l *spread) {
+	delete(s.spreads, key)
 	s.memory -= l.memory(len(key))
 	s.count()
 	if l.load {
@@ -124,14 +124,14 @@ func (s *Splitter) drop(key string, l *layout) {
 	}
 }
 
-// sweep drops the layouts that have not been needed for a while, if the last sweep was long enough ago. While
-// there is a layout, each request takes mu. mu is held.
+// sweep drops the spreads that have not been needed for a while, if the last sweep was long enough ago. While
+// there is a spread, each request takes mu. mu is held.
 func (s *Splitter) sweep(now int64) {
 	if now-s.swept < sweepEvery {
 		return
 	}
 	s.swept = now
-	for key, l := range s.layouts {
+	for key, l := range s.spreads {
 		if now-l.needed > keepFor {
 			s.drop(key, l)
 		}
@@ -140,8 +140,8 @@ func (s *Splitter) sweep(now int64) {
 
 // count updates known and PossiblySplit. mu is held.
 func (s *Splitter) count() {
-	s.known.Store(int64(len(s.layouts)))
-	s.PossiblySplit.Store(int64(len(s.layouts) + len(s.live.Load().Rules)))
+	s.known.Store(int64(len(s.spreads)))
+	s.PossiblySplit.Store(int64(len(s.spreads) + len(s.live.Load().Rules)))
 }
 
 // learn stores the number of shards that the home says the key has. Below 2, the home says that
@@ -154,9 +154,9 @@ func (s *Splitter) learn(key []byte, shards int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sweep(now)
-	switch l := s.layouts[string(key)]; {
+	switch l := s.spreads[string(key)]; {
 	case shards > 1 && l == nil:
-		s.layout(key, min(shards, engine.MaxShards)).learned = true
+		s.spread(key, min(shards, engine.MaxShards)).learned = true
 	case shards > 1:
 		l.needed = now
 		s.memory -= l.memory(len(key))
@@ -172,7 +172,7 @@ func (s *Splitter) lent(key []byte, shard int, more bool) {
 	now := s.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.layouts[string(key)]
+	l := s.spreads[string(key)]
 	if l == nil {
 		return
 	}
@@ -192,7 +192,7 @@ func (s *Splitter) Shards(key []byte) int {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l := s.layouts[string(key)]; l != nil {
+	if l := s.spreads[string(key)]; l != nil {
 		return l.shards
 	}
 	return 1
