@@ -148,6 +148,9 @@ func sharedFaults(table string, names declared) (faults []string) {
 // have a type of that name, in the table of shared names.
 func meaningFaults(terms, shared string, names declared) (faults []string) {
 	for _, row := range glossaryRow.FindAllStringSubmatch(terms, -1) {
+		if row[1] == "word" {
+			continue // the head of the table
+		}
 		has := map[string]bool{}
 		for _, code := range inCode.FindAllStringSubmatch(row[3], -1) {
 			of, name, _ := strings.Cut(code[1], ".")
