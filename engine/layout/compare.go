@@ -14,7 +14,7 @@ import (
 // immutable.
 type Conflict struct {
 	placement *shard.Placement // the placement of this proxy's layout
-	server    []int            // for each node of this proxy's layout, the index of the first node that is the same server
+	server    []int            // for each node of this layout, the index of the first node that is the same server
 	others    []*other         // the layouts of other proxies that differ from this one's
 }
 

@@ -54,8 +54,8 @@ const (
 	longPause = 3 * time.Second
 	// maxRound bounds a round, as the fleet's timeout does. A proxy serves only after its first round.
 	maxRound = 2 * time.Second
-	// listingTTL is the time to live of a proxy's listing in a record. The listing is renewed when half of it has passed, so
-	// that most rounds write nothing.
+	// listingTTL is the time to live of a listing in a record. It is renewed when half of that has passed, so that most
+	// rounds write nothing.
 	listingTTL = 10 * time.Second
 )
 

@@ -83,7 +83,7 @@ func syncFolder(path string) {
 	}
 }
 
-// inProcess is a storage: this process. It keeps only the first line of the record, because the Catalog has the policies.
+// inProcess is a storage: this process. It keeps only the first line of the record: the Catalog has the policies.
 type inProcess string
 
 func (m *inProcess) name() string                         { return "this process" }

@@ -70,7 +70,7 @@ type Store struct {
 	mu      sync.Mutex        // held during a sync or a change
 	known   string            // the first line of the record in effect; guarded by mu
 	top     *backend.Topology // the nodes at the latest sync; guarded by mu
-	unheard []*backend.Node   // nodes of top, other than the record's storage, that have not answered yet; guarded by mu
+	unheard []*backend.Node   // nodes of top that have not answered yet, without the record's; guarded by mu
 	syncs   int               // syncs since top was set; guarded by mu
 	renewed time.Time         // when the record's time to live was last renewed; guarded by mu
 
