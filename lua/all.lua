@@ -2,14 +2,13 @@
 --
 -- KEYS    the stored keys, unless they are at the end of ARGV, as for rl_decide
 -- ARGV[1] the clock in ms; empty: the node's own
--- ARGV[2] and on: a spec for each key, see spec.lua
--- returns the clock 6 bytes, 1 if all were granted 1, then for each key the reply of an entry, see decide.lua. If not
---         all were granted, nothing is charged, and granted is 1 for each request that there was room for.
+-- ARGV[2] and on: a spec for each key
+-- returns ALL, and for each key the reply to an entry
 -- Cost: as rl_decide, but each record is read twice.
 local lib = ...
 
-local unpack, pack = struct.unpack, struct.pack
-local layout, record, spec = lib.layout, lib.record, lib.spec
+local pack = struct.pack
+local record, spec = lib.record, lib.spec
 
 -- tried, in place of lib.charge, raises an error if a charge could not be stored: if the record has no room for a new
 -- state, or is shorter than it should be. What it adds to the record in memory is not saved.
@@ -27,7 +26,7 @@ end
 local function ask(key, clock, text)
   local q = spec.of(text)
   local reply = lib.answer(record.open(key, clock), q, 1, tried)
-  return reply, unpack('>I4', reply, #reply - 6 - layout.USAGE_BYTES * q.count) == 1
+  return reply, lib.granted(reply, q) == 1
 end
 
 -- charge returns the reply of an entry that can be granted.
@@ -46,5 +45,5 @@ function lib.all(keys, args)
       all, replies[i] = all and ok and granted, ok and reply or lib.failure(key, text, reply)
     end
   end
-  return pack('>I6B', clock, all and 1 or 0) .. table.concat(replies)
+  return pack(lib.messages.ALL, clock, all and 1 or 0) .. table.concat(replies)
 end

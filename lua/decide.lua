@@ -19,21 +19,9 @@
 --
 -- KEYS    the stored key of each entry. For a node of a cluster they are at the end of ARGV instead, because a call may
 --         declare keys of only one slot; the node still checks every key when it is used.
--- ARGV[1] the clock in ms; empty: the node's own
--- ARGV[2] per entry: the index of its spec in ARGV 2 bytes, requests 4. Empty: each entry is one request with the spec
---         ARGV[3], the only one
--- ARGV[3] and on: specs, see spec.lua (kind RESET: delete the key; granted is 1 if it existed)
--- returns one string: the clock 6 bytes, then per entry a status 1 byte, and
---         DECIDED   granted 4, rate 3, per window used 6, room at 6, empty at 6
---         FAILED    length 2, the text of an error; nothing was charged
---         AT_HOME   for a split key: shards 2, flags 1 (1: the shards must be read before the rest is decided; 2: the
---                   key has held units, and the number of lapsed holds that this call removed 3 follows), then as
---                   DECIDED
---         AT_SHARD  as DECIDED, then the length of the refusal 2, the refusal, see shard.lua
---         HELD      the key has held units: the number of lapsed holds that this call removed 3, then as DECIDED
---         used: units before the entry. room at: the ms at which there is room for one more request, 0 if there is now.
---         empty at: the first ms at which nothing counts any more, what the entry was granted included; any ms, if
---         nothing counts.
+-- ARGV[2] ENTRY* of messages.lua. Empty: each entry is one request with the spec ARGV[3], the only one
+-- ARGV[3] and on: specs. One of the kind RESET deletes the key, and granted is 1 if it existed
+-- returns one string: CLOCK, and the reply to each entry
 -- Cost: O(entries); per entry one Redis call to read, and one or two to write if it admits. A patched record takes one
 --       more for each log to read, and to write, and up to six more for each RL.COUNTER to read.
 local lib = ...
@@ -42,7 +30,10 @@ local call, unpack, pack, sub = redis.call, struct.unpack, struct.pack, string.s
 local min, max, floor, concat = math.min, math.max, math.floor, table.concat
 local layout, record, rate, gcra, spec, holds, lease, home, shard =
   lib.layout, lib.record, lib.rate, lib.gcra, lib.spec, lib.holds, lib.lease, lib.home, lib.shard
-local ask = lib.ask
+local ask, messages = lib.ask, lib.messages
+local AT_HOME, AT_SHARD, HELD, STATUS = messages.AT_HOME, messages.AT_SHARD, messages.HELD, messages.STATUS
+local ADMITTED, DENIED, BESIDE, HOMES, SHARDS =
+  messages.ADMITTED, messages.DENIED, messages.BESIDE, messages.HOMES, messages.SHARDS
 local RESET, SLIDE, HOLDS = layout.RESET, lib.slide.kind, layout.HOLDS
 local YEAR, UNITS, DELAY = layout.YEAR, layout.UNITS, layout.DELAY
 local SHIFT, SLOTS_AT, ENDING_AT, SUMMARY_AT = layout.SHIFT, layout.SLOTS_AT, layout.ENDING_AT, layout.SUMMARY_AT
@@ -66,10 +57,12 @@ end
 -- record is deleted in any case. A record that no longer matters counts as none.
 local function reset(key, s, clock)
   local sound, lent, live = pcall(function() return home.lent(record.load(key, clock, s)), record.ends() >= clock end)
-  if sound and lent then return pack('>BI2BI4I3', layout.AT_HOME, lent.shards, 1, 1, 0) end
+  if sound and lent then
+    return pack(STATUS, messages.AT_HOME) .. pack(messages.HOME, lent.shards, 1) .. pack(messages.GRANTED, 1, 0)
+  end
   call('PUBLISH', 'rl:reset', key) -- to proxies that remember denials
   local stored, ids = call('UNLINK', key), call('UNLINK', key .. '%i')
-  return pack('>BI4I3', layout.DECIDED, max(live ~= false and stored or 0, ids), 0)
+  return pack(STATUS, messages.DECIDED) .. pack(messages.GRANTED, max(live ~= false and stored or 0, ids), 0)
 end
 
 local states, uses, out = {}, {}, {} -- by window, of the entry being decided
@@ -110,13 +103,14 @@ function lib.answer(rec, q, requests, take)
       record.damaged(key, 'what it counts does not add up')
     end
     calls = max(calls, rate.at(clock, st.last, st.rate))
-    out[i + 1] = pack('>I6I6I6', uses[i], room, holds.empty_at(st, rec, strict))
+    out[i + 1] = pack(messages.USAGE, uses[i], room, holds.empty_at(st, rec, strict))
   end
   if saves then record.save(was) else rec.lapsed = 0 end
-  local head = pack('>B', q.shard and layout.AT_SHARD or rec.held and layout.HELD or layout.DECIDED)
-  if shards > 0 then head = pack('>BI2B', layout.AT_HOME, shards, (open and 1 or 0) + (rec.held and 2 or 0)) end
-  if rec.held then head = head .. pack('>I3', rec.lapsed) end
-  out[1], out[n + 2] = head .. pack('>I4I3', granted, calls), q.shard and pack('>I2', #refusal) .. refusal or ''
+  local head = pack(STATUS, q.shard and AT_SHARD or shards > 0 and AT_HOME or rec.held and HELD or messages.DECIDED)
+  if shards > 0 then head = head .. pack(messages.HOME, shards, (open and 1 or 0) + (rec.held and 2 or 0)) end
+  if rec.held then head = head .. pack(messages.LAPSED, rec.lapsed) end
+  out[1] = head .. pack(messages.GRANTED, granted, calls)
+  out[n + 2] = q.shard and pack(messages.TEXT, #refusal) .. refusal or ''
   return concat(out, '', 1, n + 2), rec.now
 end
 
@@ -200,14 +194,14 @@ local function beside(q, d, j, key, s, requests)
     if offset > 0 then
       empty = holds.ends_after(empty, q.windows[1], d.limits[d.twins[j]], last_charge, last_release)
     end
-    return pack('>I4I7I6I6I6', layout.HELD * SHIFT, rated, used + offset, room, empty)
+    return pack(BESIDE, HELD, 0, rated, used + offset, room, empty)
   end
   if not bound then
-    if room == 0 then return pack('>I8I6I12', rated, used, empty) end
-    return pack('>I8I6I6I6', rated, used, room, empty)
+    if room == 0 then return pack(ADMITTED, rated, used, empty) end
+    return pack(DENIED, rated, used, room, empty)
   end
-  if q.shard then return pack('>BI7I6I12I2', layout.AT_SHARD, rated, used + offset, empty, 0) end
-  return pack('>BI3I7I6I12', layout.AT_HOME, shards * 256, rated, used + offset, empty)
+  if q.shard then return pack(SHARDS, AT_SHARD, rated, used + offset, 0, empty, 0) end
+  return pack(HOMES, AT_HOME, shards, 0, rated, used + offset, 0, empty)
 end
 
 local pieces = {} -- of the record being composed
@@ -222,7 +216,7 @@ local function together(q, d, key, s, requests)
     if rated > most then most = rated end
     if ask.ends > expires then expires = ask.ends end
     moves, pieces[i + 1], pieces[n + i + 1] = moves or ask.moves, fields, ask.area
-    usages = usages .. pack('>I6I12', used, empty)
+    usages = usages .. pack(messages.USED, used, empty)
     if s ~= '' then begin = begin + (slot and unpack('>I3', s, at + SLOTS_AT) * slot or d.area[i]) end
   end
   if pieces[2] then
@@ -231,14 +225,14 @@ local function together(q, d, key, s, requests)
     if #text >= d.inline then return end
     record.store(key, s, text, expires, moves, true)
   end
-  return pack('>I8c0', most, usages)
+  return pack(messages.SEVERAL, most) .. usages
 end
 
 -- fast_path answers nearly all entries: those whose record does not exist yet, or has all states of the spec with
 -- unchanged limits. Of a patched record it decides one log. Otherwise it returns nothing, and has written nothing.
 -- Several windows it only decides by the clock. If it is given `front`, a number of 7 bytes, the reply may begin with
 -- it, which saves a string; then the second result is true.
-local function fast_path(q, key, s, requests, front)
+local function fast_path(q, key, s, requests)
   local d, place = q.directory, q.place
   if s == '' then
     d, place = q.fresh, q.straight and 1
@@ -264,27 +258,27 @@ local function fast_path(q, key, s, requests, front)
     if #fields >= d.inline then return end
     record.store(key, s, fields, ask.ends, ask.moves, true)
   end
-  if front then return pack('>I7I8I6I6I6', front, rated, used, room, empty), true end
-  if room == 0 then return pack('>I8I6I12', rated, used, empty) end
-  return pack('>I8I6I6I6', rated, used, room, empty)
+  if room == 0 then return pack(ADMITTED, rated, used, empty) end
+  return pack(DENIED, rated, used, room, empty)
 end
 
--- entry decides one request for one key. It returns the reply, which begins with the 7 bytes of `front` if that is
--- given, and the ms by which its windows were decided.
-function lib.entry(q, key, clock, front)
+-- entry decides one request for one key. It returns the reply, and the ms by which its windows were decided.
+function lib.entry(q, key, clock)
   local s = call('GETRANGE', key, '0', q.last)
-  local reply, fronted = fast_path(q, key, s, 1, front)
-  local now = clock
+  local reply, now = fast_path(q, key, s, 1), clock
   if not reply then
     reply, now = slow_path(q, key, s, clock, 1)
   elseif s ~= '' then
     local d = q.directory
     for i = 1, d.count do now = i ~= d.lease and max(now, (unpack('>I6', s, d.at[i]))) or now end
   end
-  return front and not fronted and pack('>I7', front) .. reply or reply, now
+  return reply, now
 end
 
-local replies, done = {}, 0
+-- granted returns how many requests the reply to an entry with windows grants.
+function lib.granted(reply, q)
+  return (unpack(messages.GRANTED, reply, #reply - messages.USAGE_BYTES * q.count - messages.GRANTED_BYTES + 1))
+end
 
 -- failure returns the reply for an entry that has failed, and so has charged nothing. A reset still deletes whatever is
 -- stored. At a shard, a damaged record is deleted: the home still counts everything that it lent.
@@ -296,38 +290,47 @@ function lib.failure(key, text, why)
     if q.kind == RESET then return reset(key, '') end
     if q.shard and wrong == 'damaged' then call('UNLINK', key) end
   end
-  return pack('>BI2', layout.FAILED, #why) .. why
+  return pack(STATUS, messages.FAILED) .. pack(messages.TEXT, #why) .. why
 end
 
--- answer_entries appends the replies to the entries after the first `done` ones.
-local function answer_entries(keys, before, count, args, entries, clock)
-  local q, requests, index
-  while done < count do
-    done = done + 1
-    if entries == '' then
-      requests, q = 1, q or spec.of(args[3])
-    else
-      index, requests = unpack('>I2I4', entries, done * 6 - 5)
-      q = spec.of(args[index])
-    end
-    local key = keys[before + done]
+-- The call of decide: its keys, which begin after the index `before`, and its arguments; the entries, how many there
+-- are, and how many of them have a reply in replies, which is after that of the clock. decide writes it, for one call,
+-- and answer_entries counts the replies.
+local batch = { keys = {}, before = 0, args = {}, entries = '', count = 0, clock = 0, done = 0 }
+local replies = {}
+
+-- of returns the text of the spec and the number of requests of an entry.
+local function of(i)
+  if batch.entries == '' then return batch.args[3], 1 end
+  local index, requests = unpack(messages.ENTRY, batch.entries, (i - 1) * messages.ENTRY_BYTES + 1)
+  return batch.args[index], requests
+end
+
+-- answer_entries appends the replies to the entries that have none.
+local function answer_entries()
+  local keys, before, clock = batch.keys, batch.before, batch.clock
+  for i = batch.done + 1, batch.count do
+    local text, requests = of(i)
+    local q, key = spec.of(text), keys[before + i]
     local s = call('GETRANGE', key, '0', q.last)
-    replies[done + 1] = fast_path(q, key, s, requests) or slow_path(q, key, s, clock, requests)
+    replies[i + 1] = fast_path(q, key, s, requests) or slow_path(q, key, s, clock, requests)
+    batch.done = i
   end
 end
 
 function lib.decide(keys, args)
   local clock, entries, before, count = lib.clock_of(args[1]), args[2], 0, #keys
   if count == 0 then
-    count = entries == '' and #args - 3 or #entries / 6
+    count = entries == '' and #args - 3 or #entries / messages.ENTRY_BYTES
     keys, before = args, #args - count
   end
-  replies[1], done = pack('>I6', clock), 0
-  while done < count do
-    local ok, why = pcall(answer_entries, keys, before, count, args, entries, clock)
-    if not ok then -- the entry at index `done` failed
-      local text = entries == '' and args[3] or args[unpack('>I2', entries, done * 6 - 5)]
-      replies[done + 1] = lib.failure(keys[before + done], text, why)
+  batch.keys, batch.before, batch.args, batch.entries, batch.count = keys, before, args, entries, count
+  batch.clock, batch.done, replies[1] = clock, 0, pack(messages.CLOCK, clock)
+  while batch.done < count do
+    local ok, why = pcall(answer_entries)
+    if not ok then -- the entry after those that are done failed
+      local i = batch.done + 1
+      replies[i + 1], batch.done = lib.failure(keys[before + i], of(i), why), i
     end
   end
   return concat(replies, '', 1, count + 1)

@@ -4,14 +4,13 @@
 -- KEYS    the stored key of each request, unless they are at the end of ARGV, as for rl_decide
 -- ARGV[1] the clock in ms; empty: the node's own
 -- ARGV[2] and on: per request two arguments: those of rl_admit; the one of rl_settle and an empty one; or for a renewal
---         the digest of the id 16 bytes and for how many ms the lease lasts from now on 5, and 'renew'
--- returns per request the length of the reply 2 bytes, and the reply; or if the request failed, which charges nothing,
---         the length of the error plus 32768 2, and the text of the error
+--         RENEW of messages.lua, and 'renew'
+-- returns per request EACH of messages.lua, and the reply or the text of an error, which has charged nothing
 -- Cost: the sum of the single calls, with one call of TIME in all.
 local lib = ...
 
 local pack = struct.pack
-local FAILED = 32768
+local messages = lib.messages
 
 function lib.each(keys, args)
   local clock, before, count, out = lib.clock_of(args[1]), 0, (#args - 1) / 2, {}
@@ -24,7 +23,7 @@ function lib.each(keys, args)
     local f = kind == '' and lib.settle_one or kind == 'renew' and lib.renew_one or lib.admit_one
     local ok, reply = pcall(f, key, clock, args[2 * i], kind)
     if not ok then reply = lib.record.explain(key, reply) end
-    out[2 * i - 1], out[2 * i] = pack('>I2', #reply + (ok and 0 or FAILED)), reply
+    out[2 * i - 1], out[2 * i] = pack(messages.EACH, #reply + (ok and 0 or messages.ERROR)), reply
   end
   return table.concat(out)
 end

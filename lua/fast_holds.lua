@@ -6,8 +6,8 @@ local lib = ...
 
 local call, unpack, pack, format = redis.call, struct.unpack, struct.pack, string.format
 local sub, byte, max, min = string.sub, string.byte, math.max, math.min
-local layout, record, rate, slide, holds, ask =
-  lib.layout, lib.record, lib.rate, lib.slide, lib.holds, lib.ask
+local layout, messages, record, rate, slide, holds, ask =
+  lib.layout, lib.messages, lib.record, lib.rate, lib.slide, lib.holds, lib.ask
 local SLIDE, CONCURRENCY, ENTRY, CELL = slide.kind, holds.CONCURRENCY, layout.ENTRY_BYTES, layout.CELL_BYTES
 local HEAD, NAME, SHIFT, FIELDS = layout.HEAD_BYTES, layout.NAME_BYTES, layout.SHIFT, slide.fields().bytes
 local LAST = tostring(layout.INLINE + layout.INLINE_MORE - 1) -- the last byte of an inline record with two states
@@ -189,8 +189,8 @@ function fast_holds.reserve(q, ttl, release, key, clock)
   if bound == ANY then rated, ask.room = rated - SHIFT, ends(had - most, empty) end
   if rated < SHIFT then
     empty = empty_at(empty)
-    if held.cells == 0 then return pack('>I8I6I6I6', rated, used, ask.room, empty) end
-    return pack('>I4I7I6I6I6', layout.HELD * SHIFT, rated, used, ask.room, empty)
+    if held.cells == 0 then return pack(messages.DENIED, rated, used, ask.room, empty) end
+    return pack(messages.BESIDE, messages.HELD, 0, rated, used, ask.room, empty)
   end
   local till = holds.deadline(clock, ttl, held.cells >= holds.CROWD)
   local at, charge, released, in_cell = holds.seek(seen.text, seen.cells, held.cells, till)
@@ -203,7 +203,7 @@ function fast_holds.reserve(q, ttl, release, key, clock)
   end
   local cell = cell_of(till, charge + released + q.cost, in_cell + 1)
   if not write(at, in_cell > 0, cell, max(matters_until(held[latest]), seen.ending)) then return end
-  return pack('>I4I7I6I12', layout.HELD * SHIFT, rated, used, empty_at(empty)), till
+  return pack(messages.BESIDE, messages.HELD, 0, rated, used, 0, empty_at(empty)), till
 end
 
 -- settle ends a hold with the deadline `till`, and charges its final cost. It returns false, and has written nothing,

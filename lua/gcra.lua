@@ -54,9 +54,9 @@ function gcra.charge(st, rec, _, units)
   st.drained, st.beyond = rec.clock + floor(ns / NS), ns % NS
 end
 
--- asked reads the ns between units 8, and the limit 8: the units that are admitted at once.
+-- asked reads the ns between units, and the limit: the units that are admitted at once.
 function gcra.asked(q, text, at)
-  q.interval, q.limits[1] = unpack('>I8I8', text, at)
+  q.interval, q.limits[1] = unpack(lib.messages.INTERVAL, text, at)
   q.needs = q.cost -- may be 0: then it is denied only while more than the limit is in use
   q.count, q.windows[1] = 1, 0
   q.pairs = pack(lib.layout.NAME, q.kind, q.parameter, 0, min(q.limits[1], 1e12))

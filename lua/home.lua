@@ -13,7 +13,7 @@ local lib = ...
 
 local pack, sub, byte = struct.pack, string.sub, string.byte
 local max, min, floor = math.max, math.min, math.floor
-local layout, record, lease, holds = lib.layout, lib.record, lib.lease, lib.holds
+local layout, messages, record, lease, holds = lib.layout, lib.messages, lib.record, lib.lease, lib.holds
 local HOME, STATE, LEASE = layout.HOME, layout.STATE_BYTES, lease.LEASE
 local GRACE = 20  -- ms that a loan has to arrive before its shard is lent more
 local SCARCE = 32 -- nothing is lent when less than the limit divided by SCARCE is left
@@ -261,15 +261,15 @@ local function loaned(rec, h, q, states)
   return list
 end
 
--- first_reply returns what rl_admit replies to a request with an id that a home has granted: an entry, see decide.lua.
+-- first_reply returns what rl_admit replies to a request with an id that a home has granted.
 local function first_reply(clock, m)
-  local entry = { pack('>BI6BI4I3', 0, clock, layout.DECIDED, m.decision.granted, m.rate) }
+  local entry = { pack(messages.STATUS, messages.DECIDED) .. pack(messages.GRANTED, m.decision.granted, m.rate) }
   for i, t in ipairs(m.tallies) do
     local empty = t.empty
     for _, l in ipairs(m.lent) do empty = max(empty, l.empty[i]) end
-    entry[i + 1] = pack('>I6I6I6', t.used, 0, empty)
+    entry[i + 1] = pack(messages.USAGE, t.used, 0, empty)
   end
-  return table.concat(entry)
+  return lib.by_id.first(clock, table.concat(entry))
 end
 
 -- answer decides a message `lend` and saves what has changed. It returns the message `home`. with_id says that the

@@ -1,4 +1,4 @@
--- layout.lua: the layout of the stored record, and the constants of the wire. docs/storage.md shows the layout with an
+-- layout.lua: the layout of the stored record, docs/storage.md shows the layout with an
 -- example.
 --
 -- A client key has one stored record, which holds all of its states. A state is one window of one command, or the
@@ -23,9 +23,6 @@ local layout = {
   RESET = 5, HOME = 6, SHARD = 7,
   HOLDS = 16,               -- added to a window's kind: the kind of the state that has the window's held units
 
-  -- The status with which an entry's reply begins.
-  DECIDED = 0, FAILED = 1, AT_HOME = 2, AT_SHARD = 3, HELD = 4,
-
   HEAD_BYTES = 3,
   NAME_BYTES = 16,
   NAME = '>BI5I5I5',        -- how a name is packed
@@ -38,7 +35,6 @@ local layout = {
   CELL_BYTES = 21,
   CELL = '>I6I6I6I3',       -- how it is packed
   DIGEST_BYTES = 16,        -- of the digest before the table of a lease record, in hexadecimal
-  USAGE_BYTES = 18,         -- of a window in the reply to an entry, see decide.lua
   SUMMARY_BYTES = 43,       -- of a lease summary, see lease.lua
   WRAP = 281474976710656,   -- running totals of a log are kept modulo 2^48
   COUNTER_WRAP = 2 ^ 40,    -- those of RL.COUNTER

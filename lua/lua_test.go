@@ -33,7 +33,7 @@ func TestErrorsNameFileAndLine(t *testing.T) {
 	s := start(t)
 	reply := decide(t, s, "k", base, "short")
 	require.Equal(t, byte(1), reply[0])
-	require.Contains(t, Locate(reply), line("spec.lua", "unpack('>I6BBI5', text)"))
+	require.Contains(t, Locate(reply), line("spec.lua", "unpack(messages.SPEC, text)"))
 	_, err := call(s, Recall.Name, "k", base, "")
 	require.ErrorContains(t, err, "user_function")
 	require.Contains(t, Locate(err.Error()), line("shard.lua", "order.recall"))

@@ -3,10 +3,10 @@
 --
 -- KEYS are stored keys, and ARGV[1] is the clock in ms; empty: the node's own. The rest of ARGV, and the reply:
 --
---   rl_decide    packed, see decide.lua
---   rl_all       packed, see all.lua
---   rl_each      packed, see each.lua
---   rl_admit     packed, see admit.lua
+--   rl_decide    ENTRY* and specs -> CLOCK and replies to entries; see decide.lua
+--   rl_all       specs -> ALL and replies to entries
+--   rl_each      two arguments for each request -> EACH and a reply for each
+--   rl_admit     a spec, and ID with HOLD -> AGAIN and a reply
 --   rl_settle    SETTLE -> SETTLED
 --   rl_inspect   nothing -> states
 --   rl_lend      lend -> lent
@@ -159,6 +159,45 @@
 local lib = ...
 
 lib.messages = {
+  -- An entry: the index of its spec in ARGV 2, and how many equal requests it has 4.
+  ENTRY = '>I2I4', ENTRY_BYTES = 6,
+
+  -- A spec: cost 6, flags 1 (1: strict, 2: at a shard), kind 1, parameter 5; then per window its length 5 and limit 5,
+  -- or for CL.THROTTLE the ns between units 8, and the limit 8.
+  SPEC = '>I6BBI5', FLAGS_AT = 7, WINDOWS_AT = 14, WINDOW = '>I5I5', WINDOW_BYTES = 10, INTERVAL = '>I8I8',
+
+  CLOCK = '>I6', -- of the node, in ms
+
+  -- The reply to an entry: a status 1; for FAILED the text of an error, which has charged nothing; for AT_HOME the
+  -- fields of HOME; if units are held, LAPSED, the number of lapsed holds that this call removed 3; GRANTED, that is
+  -- how many requests were granted 4 and the calls per second that charge 3; per window USAGE; and for AT_SHARD the
+  -- text of the map `refused`, empty if all requests were granted. Before a text there is its length 2.
+  --
+  -- USAGE is the units used before the entry 6; the ms at which there is room for one more request, 0 if there is now
+  -- 6; and the first ms at which nothing counts any more, what was granted included 6.
+  DECIDED = 0, FAILED = 1, AT_HOME = 2, AT_SHARD = 3, HELD = 4,
+  STATUS = '>B', TEXT = '>I2', LAPSED = '>I3', GRANTED = '>I4I3', GRANTED_BYTES = 7,
+  USAGE = '>I6I6I6', USAGE_BYTES = 18,
+  -- Shards of a split key 2; flags 1 (1: the shards must be read before the rest is decided, 2: units are held).
+  HOME = '>I2B',
+  -- The same as the fast path packs it about one window, with fewer and so longer integers: a status of 0, GRANTED and
+  -- the used units; after a denial, USAGE follows the first integer, and without one, the last integer begins with a
+  -- room of 0. Then with other statuses.
+  ADMITTED = '>I8I6I12', DENIED = '>I8I6I6I6',
+  BESIDE = '>BI3I7I6I6I6', HOMES = '>BI2BI7I6I6I6', SHARDS = '>BI7I6I6I6I2',
+  SEVERAL = '>I8', USED = '>I6I12', -- of several windows
+
+  -- The clock 6, and 1 if all requests were granted 1. If not, nothing was charged, and granted is 1 for each that
+  -- there was room for.
+  ALL = '>I6B',
+
+  -- 1 if the id is known 1. Then the length of a spec 1, the spec that the reply is about, and the first reply, which
+  -- begins with a 0 again; otherwise the clock 6, and the reply to an entry.
+  AGAIN = '>B', LENGTH = '>B',
+
+  -- The length of a reply 2; of an error it is larger by ERROR, and its text follows.
+  EACH = '>I2', ERROR = 32768,
+
   -- The id of a request: its kind 1 byte, and its digest: the bucket of the hash 2, and the rest 14; see ids.lua. HOLD
   -- follows it: for how many ms units are held at most 5; 1 if units that lapse are forgotten, 0 if they are charged 1.
   ID = '>Bc2c14', HOLD = '>I5B', HOLD_AT = 18,

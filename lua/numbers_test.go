@@ -79,8 +79,12 @@ func TestAlgorithmsAreTheSameInGo(t *testing.T) {
 
 // Statuses and the kinds that are not algorithms have the same numbers in Go.
 func TestNumbersAreTheSameInGo(t *testing.T) {
-	text, err := os.ReadFile("layout.lua")
-	require.NoError(t, err)
+	var text []byte
+	for _, name := range []string{"layout.lua", "messages.lua"} {
+		part, err := os.ReadFile(name)
+		require.NoError(t, err)
+		text = append(text, part...)
+	}
 	number := func(name string) int {
 		found := regexp.MustCompile(`\b` + name + ` = (\d+)`).FindSubmatch(text)
 		require.NotNil(t, found, name)

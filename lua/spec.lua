@@ -1,27 +1,24 @@
--- spec.lua: what a request asks for, as it is sent over the wire.
---
---   spec   cost 6 bytes, flags 1 (1: strict, 2: at a shard), kind 1, parameter 5, then per window its length 5 and
---          limit 5, or what the algorithm's function `asked` reads, see algorithms.lua
+-- spec.lua: what a request asks for, as it is sent over the wire, see SPEC in messages.lua.
 local lib = ...
 
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
 local layout, record = lib.layout, lib.record
 local RESET = layout.RESET
-local WINDOWS = 14 -- index of the first window in a spec
+local messages = lib.messages
 local NONE = { text = '', bytes = -1, names = {} } -- stands for a directory that no record has
 local spec = {}
 lib.spec = spec
 
 -- windows_of reads the windows in a spec's text from an index on.
 local function windows_of(q, text, from)
-  for at = from, #text, 10 do
+  for at = from, #text, messages.WINDOW_BYTES do
     local i = q.count + 1
-    local window, limit = unpack('>I5I5', text, at)
+    local window, limit = unpack(messages.WINDOW, text, at)
     q.count, q.windows[i], q.limits[i], q.longest = i, window, limit, math.max(q.longest, window)
     q.each[i] = { window = window, limit = limit, needs = q.needs, cost = q.cost, parameter = q.parameter,
       strict = q.strict, only_by_clock = true }
-    q.names[i] = sub(text, 8, 13) .. sub(text, at, at + 4)
-    q.pairs = q.pairs .. q.names[i] .. sub(text, at + 5, at + 9)
+    q.names[i] = pack(layout.STATE, q.kind, q.parameter, window)
+    q.pairs = q.pairs .. pack(layout.NAME, q.kind, q.parameter, window, limit)
   end
 end
 
@@ -50,18 +47,19 @@ end
 --   forms           see fast_holds.lua
 --   prefixed        the length of the text 1 byte, and the text
 spec.of = record.cache(1000, function(text)
-  local cost, flags, kind, parameter = unpack('>I6BBI5', text)
+  local cost, flags, kind, parameter = unpack(messages.SPEC, text)
   local q = { text = text, cost = cost, needs = cost > 0 and cost or 1, strict = flags % 2 == 1, shard = flags >= 2,
     kind = kind, parameter = parameter, algorithm = lib.algorithms[kind], count = 0, windows = {}, limits = {},
-    names = {}, each = {}, window = 0, limit = 0, longest = 0, interval = 0, pairs = '', about = sub(text, 7),
-    straight = false, fresh = NONE, directory = NONE, place = false, last = tostring(layout.INLINE - 1),
-    only_by_clock = false, areas = false, forms = false, prefixed = pack('>B', #text) .. text }
-  if kind == RESET or #text < WINDOWS then return q end
+    names = {}, each = {}, window = 0, limit = 0, longest = 0, interval = 0, pairs = '',
+    about = sub(text, messages.FLAGS_AT), prefixed = pack(messages.LENGTH, #text) .. text, straight = false,
+    fresh = NONE, directory = NONE, place = false, last = tostring(layout.INLINE - 1), only_by_clock = false,
+    areas = false, forms = false }
+  if kind == RESET or #text < messages.WINDOWS_AT then return q end
   if not q.algorithm or not q.algorithm.charge then
     error({ err = 'ERR a spec of unknown kind ' .. kind })
   end
   local read = q.algorithm.asked or windows_of
-  read(q, text, WINDOWS)
+  read(q, text, messages.WINDOWS_AT)
   q.fresh, q.window, q.limit = record.new(q.pairs, q.count), q.windows[1], q.limits[1]
   q.directory, q.last, q.straight = q.fresh, q.fresh.last, q.algorithm.straight
   q.place, q.only_by_clock = q.straight and 1 or false, q.count > 1 or q.shard
