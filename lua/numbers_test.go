@@ -19,6 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+//go:generate go test -run TestAlgorithmsAreTheSameInGo -update .
+
 var update = flag.Bool("update", false, "write testdata/kinds.txt")
 
 // algorithm is what the file of an algorithm registers.

@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+//go:generate go test -run TestMetricsAreDocumented -update .
+
 var update = flag.Bool("update", false, "rewrite the table of docs/metrics.md")
 
 func TestMetricsAreDocumentedAndKeepTheConventions(t *testing.T) {
