@@ -6,19 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The answers of redis-cell: 16 at once, one more every 2 s.
-func TestGCRABurst(t *testing.T) {
-	s, k := rate(15, 30, 60, 1), key{}
-	require.Equal(t, Decision{Allowed: true, Limit: 16, Remaining: 15, ResetAfter: 2000}, k.one(s, 0))
-	for range 15 {
-		require.True(t, k.one(s, 0).Allowed)
-	}
-	require.Equal(t, Decision{Limit: 16, RetryAfter: 2000, ResetAfter: 32_000}, k.one(s, 0))
-	require.Equal(t, Decision{Limit: 16, RetryAfter: 1, ResetAfter: 30_001}, k.one(s, 1999))
-	require.Equal(t, Decision{Allowed: true, Limit: 16, ResetAfter: 32_000}, k.one(s, 2000))
-	require.EqualValues(t, testBase+33_999, k.state.Until())
-}
-
 func TestGCRAWithoutAQuantityAndAboveTheLimit(t *testing.T) {
 	k := key{}
 	require.True(t, k.one(rate(3, 1, 1, 4), 0).Allowed)

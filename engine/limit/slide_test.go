@@ -18,21 +18,6 @@ func TestGrid(t *testing.T) {
 	}
 }
 
-// With limit 2 per 1000 ms, the window is closed at both ends.
-func TestSlideIsClosedAtBothEnds(t *testing.T) {
-	s, k := spec(Slide, 2, 1000), key{}
-	for _, tt := range []struct {
-		ms      int64
-		allowed bool
-	}{{0, true}, {999, true}, {1000, false}, {1001, true}, {1002, false}, {1999, false}, {2000, true}} {
-		d := k.one(s, tt.ms)
-		require.Equal(t, tt.allowed, d.Allowed, "at %d", tt.ms)
-		if tt.ms == 1000 {
-			require.EqualValues(t, 1, d.RetryAfter)
-		}
-	}
-}
-
 // A clock at the epoch is wrong, but no reason to fail.
 func TestSlideCountsAtTheEpoch(t *testing.T) {
 	s, k := spec(Slide, 2, 1000), key{}
