@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,8 +23,10 @@ import (
 	"github.com/rlproxy/rlproxy/commands/table"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/conformance"
 	"github.com/rlproxy/rlproxy/engine/forward"
 	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/engine/memory"
 	"github.com/rlproxy/rlproxy/engine/observe"
 	"github.com/rlproxy/rlproxy/engine/redis"
 	"github.com/rlproxy/rlproxy/internal/glob"
@@ -35,125 +38,52 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata and docs/commands.md with the actual replies")
 
-// fakeEngine decides without a clock: admissions count forever, and holds never lapse. Keys that begin
-// with "away" are on a node that does not answer.
+// fakeEngine is an embedded engine at a time that stands still. Keys that begin with "away" are on a node that does not answer, and
+// RL.INSPECT shows a shard of each state.
 type fakeEngine struct {
-	used  map[string]int64
-	ids   map[string]engine.Result // first answers, by kind of request, key and id
-	calls []int                    // the number of requests of each call of Do
+	*memory.Engine
+	calls []int // the number of requests of each call of Do
 }
 
 func newFakeEngine() *fakeEngine {
-	return &fakeEngine{used: make(map[string]int64), ids: make(map[string]engine.Result)}
+	return &fakeEngine{Engine: memory.New(memory.Config{Now: func() time.Time { return at }})}
 }
 
 func (f *fakeEngine) Close() error { return nil }
 
 func (f *fakeEngine) Do(p *engine.Pipeline) {
 	f.calls = append(f.calls, len(p.Requests))
-	p.Results = make([]engine.Result, len(p.Requests))
+	p.Grow()
+	var here engine.Pipeline
+	var places []int
 	for i := 0; i < len(p.Requests); {
-		last := i + p.Requests[i].MoreKeys
-		with := p.Requests[i : last+1]
-		for j := range with {
-			p.Results[i+j] = f.answer(&with[j])
-		}
-		f.undo(with, p.Results[i:])
-		i = last + 1
-	}
-}
-
-// undo takes back what was charged of a multi-key request that is denied, or fails.
-func (f *fakeEngine) undo(with []engine.Request, results []engine.Result) {
-	for i := range with {
-		if res := results[i]; len(with) == 1 || res.Err == nil && res.Allowed {
-			continue
-		}
-		for j := range with {
-			if res := &results[j]; res.Allowed {
-				f.used[string(with[j].Key)] -= with[j].Cost
-				res.Allowed, res.Remaining = false, res.Remaining+with[j].Cost
+		end := i + 1 + p.Requests[i].MoreKeys
+		away := slices.ContainsFunc(p.Requests[i:end], func(r engine.Request) bool {
+			return r.Verdict == engine.VerdictNone && strings.HasPrefix(string(r.Key), "away")
+		})
+		for ; i < end; i++ {
+			if away {
+				p.Results[i].Err = &engine.Unavailable{Node: "10.0.0.1:6379", Why: "no answer in 50ms"}
+				continue
 			}
-			results[j].Err = results[i].Err
+			here.Requests, places = append(here.Requests, p.Requests[i]), append(places, i)
 		}
-		return
+	}
+	f.Engine.Do(&here)
+	for j, i := range places {
+		p.Results[i] = here.Results[j]
+		for k := range p.Results[i].States {
+			p.Results[i].States[k].Shards = []engine.Shard{{Number: 1, Node: "10.0.0.2:6379", Held: 3, Used: 2, Lease: 900}}
+		}
 	}
 }
 
-func (f *fakeEngine) answer(r *engine.Request) (res engine.Result) {
-	if r.AnswerVerdict(&res) {
-		return res
+// used returns the units of a key that are charged or held.
+func (f *fakeEngine) used(key string) (units int64) {
+	for _, s := range conformance.Ask(f.Engine, conformance.Inspect(key)).States {
+		units += s.Used + s.Held
 	}
-	key := string(r.Key)
-	if strings.HasPrefix(key, "away") {
-		res.Err = &engine.Unavailable{Node: "10.0.0.1:6379", Why: "no answer in 50ms"}
-		return res
-	}
-	switch r.Op {
-	case engine.OpReset:
-		_, res.Reset = f.used[key]
-		delete(f.used, key)
-	case engine.OpInspect:
-		if used, ok := f.used[key]; ok {
-			res.States = []engine.Inspection{{
-				Kind: limit.Slide, Window: 60_000, Param: 1, Used: used, Limit: 5, Remaining: 5 - used,
-				Node: "embedded", TTL: 60_001, Rate: 1,
-				Shards: []engine.Shard{{Number: 1, Node: "10.0.0.2:6379", Held: 3, Used: 2, Lease: 900}},
-			}}
-		}
-	case engine.OpSettle:
-		id := f.id(r, r.Kind)
-		if held, ok := f.ids[id]; ok {
-			delete(f.ids, id)
-			f.used[key] += r.Cost - held.Lapsed
-			res.Settled = engine.Settlement{Settled: true, Charged: r.Cost, Returned: max(held.Lapsed-r.Cost, 0)}
-		}
-	case engine.OpRenew:
-		_, res.Renewed = f.ids[f.id(r, r.Kind)]
-	default:
-		if r.Hold != nil {
-			return f.admit(key, r)
-		}
-		res.Decision = f.decide(key, r.Windows[0].Limit, r.Cost)
-		if r.Kind == limit.GCRA && r.Cost > r.Windows[0].Limit {
-			res.RetryAfter = -1
-		}
-	}
-	return res
-}
-
-// id returns the key of ids. RL.SETTLE, whose kind is 0, ends what RL.RESERVE held.
-func (f *fakeEngine) id(r *engine.Request, kind limit.Kind) string {
-	return fmt.Sprint(kind == limit.Concurrency, r.Hold.Once, string(r.Key), r.Hold.ID)
-}
-
-// admit decides a request with an id of its own.
-func (f *fakeEngine) admit(key string, r *engine.Request) (res engine.Result) {
-	first, ok := f.ids[f.id(r, r.Kind)]
-	if ok {
-		first.Again = true
-		return first
-	}
-	res.Decision = f.decide(key, r.Windows[0].Limit, r.Cost)
-	if res.Allowed && r.Cost > 0 {
-		res.Lapsed = r.Cost // what is held
-		f.ids[f.id(r, r.Kind)] = res
-	}
-	return res
-}
-
-func (f *fakeEngine) decide(key string, most, cost int64) limit.Decision {
-	used := f.used[key]
-	d := limit.Decision{Limit: most, ResetAfter: 60_001}
-	if d.Allowed = used+max(cost, 1) <= most; d.Allowed && cost > 0 {
-		used += cost
-		f.used[key] = used
-	}
-	if !d.Allowed {
-		d.RetryAfter = 1500
-	}
-	d.Remaining = most - used
-	return d
+	return units
 }
 
 func (f *fakeEngine) Stats() []engine.Stat { return []engine.Stat{{Name: "engine", Text: "fake"}} }

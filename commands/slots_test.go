@@ -205,7 +205,7 @@ func TestLongPipelinesCutNoMultiKeyRequest(t *testing.T) {
 		require.True(t, ok)
 	}
 	require.Empty(t, rest)
-	require.EqualValues(t, 500, e.used["everyone"])
+	require.EqualValues(t, 500, e.used("everyone"))
 
 	release := words("RL.RELEASE", "k")
 	for i := range 1300 {
@@ -244,8 +244,8 @@ func TestLeasesAreReleasedBeforeTheReplyToQUIT(t *testing.T) {
 	h := New(cfg)
 	s := open(h, 1)
 	require.Contains(t, ask(h, s, words("RL.ACQUIRE", "k", "2", "ID", "a", "CONN")), "*5\r\n:1\r\n")
-	require.EqualValues(t, 1, e.used["k"])
+	require.EqualValues(t, 1, e.used("k"))
 	require.Equal(t, "+OK\r\n", ask(h, s, words("QUIT")))
-	require.Zero(t, e.used["k"])
+	require.Zero(t, e.used("k"))
 	h.Close(s)
 }
