@@ -120,9 +120,15 @@ func TestBoundsAreTheSameInGo(t *testing.T) {
 		{"ids.lua", "MOST", engine.MaxIDs},
 		{"holds.lua", "MOST", engine.MaxHolds},
 		{"holds.lua", "MOST_LEASES", engine.MaxSlotHolds},
+		{"bucket.lua", "FILL", limit.MaxFill},
 	} {
 		text, err := os.ReadFile(bound.file)
 		require.NoError(t, err)
 		require.Regexp(t, `\b`+bound.name+` = `+strconv.Itoa(bound.most)+`\b`, string(text), bound.file)
 	}
+	require.EqualValues(t, 1e12, limit.MaxLimit, "as Lua has it")
+	text, err := os.ReadFile("settle.lua")
+	require.NoError(t, err)
+	require.EqualValues(t, 1<<45, engine.MaxCount(limit.Slide))
+	require.Contains(t, string(text), "COUNTABLE = 2 ^ 45 ")
 }

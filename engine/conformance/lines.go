@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -54,21 +55,24 @@ func (l *Lines) Add(p *engine.Pipeline, names ...string) string {
 		if try%20 == 0 && (try > 0 || l.few == nil) {
 			l.Narrow() // the choices may fit no command
 		}
-		name := names[l.IntN(len(names))]
-		args := commands[strings.ToLower(name)].Args
-		keys := l.Perm(len(l.Keys))
-		words := []string{name}
-		for n := 0; ; n++ {
-			words = append(words, l.words(args, l.Keys[keys[n]], n > 0)...)
-			if n+1 == len(keys) || slices.Contains(l.Without, "AND") || l.IntN(3) == 0 || args[len(args)-1].Token != "AND" {
-				break
-			}
-			words = append(words, "AND")
-		}
-		if line := strings.Join(words, " "); Parses(p, line) {
+		if line := l.line(names[l.IntN(len(names))]); Parses(p, line) {
 			l.last = append(l.last[max(len(l.last)-12, 0):], line)
 			return line
 		}
+	}
+}
+
+// line returns a random line about a command, which may have mistakes, such as a cost above a limit.
+func (l *Lines) line(name string) string {
+	args := commands[strings.ToLower(name)].Args
+	keys := l.Perm(len(l.Keys))
+	words := []string{name}
+	for n := 0; ; n++ {
+		words = append(words, l.words(args, l.Keys[keys[n]], n > 0)...)
+		if n+1 == len(keys) || slices.Contains(l.Without, "AND") || l.IntN(3) == 0 || args[len(args)-1].Token != "AND" {
+			return strings.Join(words, " ")
+		}
+		words = append(words, "AND")
 	}
 }
 
@@ -116,18 +120,14 @@ func (l *Lines) value(a *table.Arg, key string) []string {
 		return append([]string{choice.Token}, l.words(choice.Args, key, false)...)
 	case a.Type == "pure-token":
 		return nil
-	case a.Token == "COST" || a.Name == "cost" || a.Name == "quantity":
+	case l.From[cmp.Or(a.Token, a.Name)] == nil && (a.Token == "COST" || a.Name == "cost" || a.Name == "quantity"):
 		return []string{strconv.FormatInt(l.cost(), 10)}
 	case a.Token == "TTL":
 		return []string{fmt.Sprint(1+l.Int64N(l.Choice("TTL")), "ms")}
 	case a.Name == "window":
 		return []string{fmt.Sprint(l.Choice("window"), "ms")}
 	case a.Type == "integer":
-		name := a.Token
-		if name == "" {
-			name = a.Name
-		}
-		return []string{strconv.FormatInt(l.Choice(name), 10)}
+		return []string{strconv.FormatInt(l.Choice(cmp.Or(a.Token, a.Name)), 10)}
 	}
 	return []string{fmt.Sprint("id", l.IntN(6))}
 }
@@ -138,7 +138,7 @@ func (l *Lines) cost() int64 {
 	case 0:
 		return 0
 	case 1:
-		return 1 + l.Int64N(l.Choice("limit"))
+		return 1 + l.Int64N(max(l.Choice("limit"), 1))
 	case 2, 3:
 		return 1 + l.Int64N(4)
 	}
