@@ -39,8 +39,7 @@ const (
 	maxRefusedLogins = 10
 )
 
-// refuseLogin counts and logs a refused login, and slows down a client that guesses
-// passwords.
+// refuseLogin counts and logs a refused login, and slows down a client that guesses passwords.
 func (c *client) refuseLogin() {
 	c.h.LoginRefused("client", c.s.ID, "addr", clients.Addr(c.s.Remote))
 	c.s.Delay(min(loginDelay<<c.refused, maxLoginDelay))

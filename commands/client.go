@@ -17,13 +17,11 @@ import (
 	"github.com/rlproxy/rlproxy/resp"
 )
 
-// maxBatch is how many requests may wait before they are sent to the engine, and how many
-// requests of one command are made at a time, so that large pipelines and long commands
-// take bounded memory.
+// maxBatch is how many requests may wait before they are sent to the engine, and how many requests of one command are
+// made at a time, so that large pipelines and long commands take bounded memory.
 const maxBatch = 1024
 
-// client is the handler's state of a session. Like the session, it is used by one goroutine at a
-// time.
+// client is the handler's state of a session. Like the session, it is used by one goroutine at a time.
 type client struct {
 	reply.Writer // writes replies to the session
 
@@ -52,8 +50,7 @@ type client struct {
 	public *clients.Client // what other sessions see of this one
 }
 
-// workspace is what processing a pipeline takes. Sessions share a pool of them, so that
-// one that is silent has none.
+// workspace is what processing a pipeline takes. Sessions share a pool of them, so that one that is silent has none.
 type workspace struct {
 	pipe       engine.Pipeline  // requests to the engine
 	forward    forward.Pipeline // forwarded commands
@@ -97,8 +94,7 @@ func (c *client) accept(args [][]byte) {
 	c.skip, c.skipNext = c.skipNext, false
 }
 
-// find returns the row of a command, or nil if there is none, and the error reply if the
-// command is refused.
+// find returns the row of a command, or nil if there is none, and the error reply if the command is refused.
 func (c *client) find(args [][]byte) (*row, string) {
 	r := c.h.table.get(args[0])
 	if r == nil || r.under != nil { // client|id is no command
@@ -149,8 +145,7 @@ func (c *client) find(args [][]byte) (*row, string) {
 	return r, ""
 }
 
-// reject replies with an error. It also spoils an open transaction, or ends it if the command
-// is EXEC.
+// reject replies with an error. It also spoils an open transaction, or ends it if the command is EXEC.
 func (c *client) reject(r *row, msg string) {
 	c.tx.spoiled = c.tx.open
 	if r != nil && r.Name == "exec" {
@@ -226,9 +221,8 @@ func (c *client) run(r *row, args [][]byte, mute bool) (muted []byte) {
 	return muted
 }
 
-// inPieces answers a command about very many keys or ids piece by piece, so that it takes little
-// memory and other clients' requests come in between. All are checked first. A piece
-// that fails ends the command.
+// inPieces answers a command about very many keys or ids piece by piece, so that it takes little memory and other
+// clients' requests come in between. All are checked first. A piece that fails ends the command.
 func (c *client) inPieces(r *row, args [][]byte) {
 	total := int64(0)
 	for _, checked := range []bool{false, true} {

@@ -1,25 +1,22 @@
 // Package commands answers the commands of clients: it implements resp.Handler.
 //
-// Each command is one row of the command table (table.go). A row has a description, and
-// either functions that parse the command into engine requests and encode their results, or
-// a function that runs it in the session. COMMAND, the HELP texts and docs/commands.md are
-// generated from the rows.
+// Each command is one row of the command table (table.go). A row has a description, and either functions that parse the
+// command into engine requests and encode their results, or a function that runs it in the session. COMMAND, the HELP
+// texts and docs/commands.md are generated from the rows.
 //
-// A pipeline is processed in one pass. Commands for the engine are parsed into one
-// engine.Pipeline and decided, normally, by one call of Engine.Do or, for an event loop, of
-// Engine.Start. Forwarded commands go into one forward.Pipeline, which the nodes answer at the
-// same time. Then the replies to all commands are appended in order.
+// A pipeline is processed in one pass. Commands for the engine are parsed into one engine.Pipeline and decided,
+// normally, by one call of Engine.Do or, for an event loop, of Engine.Start. Forwarded commands go into one
+// forward.Pipeline, which the nodes answer at the same time. Then the replies to all commands are appended in order.
 //
-// Code that needs no session is in packages of its own: ratelimit has the commands for the
-// engine, policies those about named policies, hotkeys has RL.HOTKEYS, table describes commands,
-// acl holds users, clients holds the list of sessions, slots keeps leases that are tied to
-// connections, config has CONFIG, stats counts commands, reply writes replies, and word parses
-// words.
+// Code that needs no session is in packages of its own: ratelimit has the commands for the engine, policies those about
+// named policies, hotkeys has RL.HOTKEYS, table describes commands, acl holds users, clients holds the list of
+// sessions, slots keeps leases that are tied to connections, config has CONFIG, stats counts commands, reply writes
+// replies, and word parses words.
 //
-// Reading order: commands.go (this file), table.go, client.go (a pipeline), forward.go
-// (forwarded commands), count.go (what is counted of a pipeline), permission.go, then a file
-// for each family of session commands: auth.go, connection.go, transaction.go, subscribe.go,
-// clientcmds.go with its rows in clientrows.go, server.go, aclcmds.go, nodes.go.
+// Reading order: commands.go (this file), table.go, client.go (a pipeline), forward.go (forwarded commands), count.go
+// (what is counted of a pipeline), permission.go, then a file for each family of session commands: auth.go,
+// connection.go, transaction.go, subscribe.go, clientcmds.go with its rows in clientrows.go, server.go, aclcmds.go,
+// nodes.go.
 package commands
 
 import (
@@ -45,8 +42,7 @@ import (
 
 //go:generate go test -run TestDocs|TestConversations -update .
 
-// Version is the version of rlproxy: the newest in CHANGELOG.md, and the tag of a release
-// after its v.
+// Version is the version of rlproxy: the newest in CHANGELOG.md, and the tag of a release after its v.
 const Version = "0.1.0"
 
 // RedisVersion is the version of Redis that the session commands are compatible with.
@@ -88,8 +84,7 @@ type Config struct {
 
 	Slots *slots.Keeper // keeps leases with CONN; nil: CONN is an error
 
-	// MaxQueue is the most commands that one connection may queue between MULTI and EXEC.
-	// Zero means 131,072.
+	// MaxQueue is the most commands that one connection may queue between MULTI and EXEC. Zero means 131,072.
 	MaxQueue int
 	// MaxQueueBytes is the most bytes of these commands, plus 24 bytes per argument and 96
 	// per command. Session.Reserve bounds what all clients queue together. Zero means 32 MiB.
@@ -181,9 +176,8 @@ func New(cfg Config) *Handler {
 	return h
 }
 
-// SetACL replaces the users. Sessions use the new rules from their next pipeline on; a
-// session whose user is gone or off is then closed. A changed password applies to later
-// logins.
+// SetACL replaces the users. Sessions use the new rules from their next pipeline on; a session whose user is gone or
+// off is then closed. A changed password applies to later logins.
 func (h *Handler) SetACL(a *acl.Users) { h.acl.Store(a) }
 
 // Connected returns the number of open sessions.
@@ -243,9 +237,8 @@ func (h *Handler) Serve(s *resp.Session, pipeline []resp.Command) {
 	c.release()
 }
 
-// CanStart implements resp.Starter. A pipeline can be started if the engine answers all of its
-// commands, with small replies, and the session is in no special state: a transaction, a
-// subscription, or rules that have changed.
+// CanStart implements resp.Starter. A pipeline can be started if the engine answers all of its commands, with small
+// replies, and the session is in no special state: a transaction, a subscription, or rules that have changed.
 func (h *Handler) CanStart(s *resp.Session, pipeline []resp.Command) bool {
 	c := s.Data.(*client)
 	if h.starter == nil || c.acl != h.acl.Load() || c.user == nil || c.tx.open || len(c.subs) > 0 {

@@ -7,9 +7,8 @@ import (
 	"github.com/rlproxy/rlproxy/commands/stats"
 )
 
-// A pipeline is measured once: each of its commands that an engine or a node answers took as
-// long as all of them, since that is how long its client waited. A command that runs in the
-// session is measured alone.
+// A pipeline is measured once: each of its commands that an engine or a node answers took as long as all of them, since
+// that is how long its client waited. A command that runs in the session is measured alone.
 
 // streak counts equal commands of a pipeline together.
 type streak struct {

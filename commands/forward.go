@@ -11,11 +11,9 @@ import (
 // forwardRow is the row of every command that is not in the table, if there is a Forwarder.
 var forwardRow = row{Command: table.Command{Name: "forward", Arity: -1}}
 
-// Forwarder sends commands to the nodes of their keys. It is implemented by
-// forward.Forwarder.
+// Forwarder sends commands to the nodes of their keys. It is implemented by forward.Forwarder.
 type Forwarder interface {
-	// On reports whether commands are forwarded. If not, Start, Join and Describe treat every
-	// command as unknown.
+	// On reports whether commands are forwarded. If not, Start, Join and Describe treat every command as unknown.
 	On() bool
 
 	// Start sends the commands of a pipeline.
@@ -43,9 +41,8 @@ type Forwarder interface {
 // forwards reports whether other commands are forwarded.
 func (h *Handler) forwards() bool { return h.cfg.Forward != nil && h.cfg.Forward.On() }
 
-// The forwarded commands and the decisions of a pipeline run at the same time, since they have
-// no keys in common. But a command that may read the state of rate limits runs after the
-// decisions before it, and before the decisions after it.
+// The forwarded commands and the decisions of a pipeline run at the same time, since they have no keys in common. But a
+// command that may read the state of rate limits runs after the decisions before it, and before the decisions after it.
 
 // addForwardInOrder adds a forwarded command to the pending ones. If the command may read the state of
 // rate limits, addForwardInOrder flushes the decisions before it first.

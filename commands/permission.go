@@ -24,8 +24,7 @@ var everybody = func() *acl.Users {
 	return l
 }()
 
-// denied returns the error reply if the user's rules refuse a command, and counts it. Else it
-// returns "".
+// denied returns the error reply if the user's rules refuse a command, and counts it. Else it returns "".
 func (c *client) denied(r *row, args [][]byte) string {
 	name, noKey, verdict := r.Name, reply.ErrNoKey, acl.Allowed
 	switch {
@@ -91,10 +90,9 @@ func mayEach(s *acl.Selector, uses []forward.KeyUse) bool {
 
 // checkForwarded checks whether the user may run a forwarded command.
 //
-// A node cannot check what a script does, or how a command uses keys that it does not name,
-// since it sees only rlproxy's own user. So scripts need a user who may do everything, and
-// commands with unnamed keys need a selector that allows every key. So do commands such as
-// SCAN and DBSIZE, which concern all keys; in Redis they need no key at all.
+// A node cannot check what a script does, or how a command uses keys that it does not name, since it sees only
+// rlproxy's own user. So scripts need a user who may do everything, and commands with unnamed keys need a selector that
+// allows every key. So do commands such as SCAN and DBSIZE, which concern all keys; in Redis they need no key at all.
 func (c *client) checkForwarded(o *forward.Description) acl.Permission {
 	in := func(category string) bool { return o.Categories[category] }
 	if o.Categories["@scripting"] {

@@ -6,9 +6,8 @@ import (
 	"github.com/rlproxy/rlproxy/engine/forward"
 )
 
-// transaction holds the commands that MULTI queues. They run in order, as one pipeline. Other
-// sessions' commands may run in between. The keys of forwarded commands must be on one node;
-// those of rate limit commands may be on several.
+// transaction holds the commands that MULTI queues. They run in order, as one pipeline. Other sessions' commands may
+// run in between. The keys of forwarded commands must be on one node; those of rate limit commands may be on several.
 type transaction struct {
 	open    bool // MULTI was sent
 	spoiled bool // a command was refused, so EXEC discards the transaction

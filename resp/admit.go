@@ -59,8 +59,7 @@ func refuse(conn net.Conn, msg string) {
 	_ = bare(conn).Close()
 }
 
-// remote returns the address of a peer. A peer on a Unix socket has none and, as in Redis, gets
-// that of the socket.
+// remote returns the address of a peer. A peer on a Unix socket has none and, as in Redis, gets that of the socket.
 func remote(conn net.Conn) net.Addr {
 	if local := conn.LocalAddr(); local.Network() == "unix" {
 		return local

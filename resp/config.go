@@ -35,17 +35,15 @@ type Config struct {
 	// beyond it the connection is closed without a reply. Default 128 MiB. Memory grows
 	// with the bytes that arrive, not with the length that a client announces.
 	QueryBufferLimit int
-	// OutputBufferLimit is the most bytes of replies that may wait for one client; beyond
-	// it the connection is closed. At most the replies to 1024 commands wait. Default
-	// 256 MiB.
+	// OutputBufferLimit is the most bytes of replies that may wait for one client; beyond it the connection is closed.
+	// At most the replies to 1024 commands wait. Default 256 MiB.
 	OutputBufferLimit int
 	// Memory bounds the bytes that all connections together hold beyond the small buffers
 	// of each; the connection that asks for more is closed. Default NewMemory(1 GiB). It
 	// bounds many clients that each stop in the middle of a large command.
 	Memory *Budget
 
-	// ProtectedMode refuses TCP clients that are not on the loopback interface. Set it
-	// where clients need no password.
+	// ProtectedMode refuses TCP clients that are not on the loopback interface. Set it where clients need no password.
 	ProtectedMode bool
 
 	// Logger receives messages for operators. Default slog.Default().

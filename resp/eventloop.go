@@ -9,13 +9,12 @@ import (
 	"github.com/rlproxy/rlproxy/internal/sockio"
 )
 
-// A new session runs in its own goroutine, which handles everything. When many clients are active
-// and each waits for its reply, waking a goroutine per request costs more than serving the request.
-// Sessions whose pipelines the handler can answer asynchronously (see Starter) therefore give up
-// their goroutine and park in an event loop. One goroutine reads for all parked sessions and starts
-// their pipelines; the goroutine that delivers the last result writes the replies. Anything unusual
-// (a partial command, a client that does not read, a drain, the end of the connection) moves the
-// session back to its own goroutine.
+// A new session runs in its own goroutine, which handles everything. When many clients are active and each waits for
+// its reply, waking a goroutine per request costs more than serving the request. Sessions whose pipelines the handler
+// can answer asynchronously (see Starter) therefore give up their goroutine and park in an event loop. One goroutine
+// reads for all parked sessions and starts their pipelines; the goroutine that delivers the last result writes the
+// replies. Anything unusual (a partial command, a client that does not read, a drain, the end of the connection) moves
+// the session back to its own goroutine.
 
 // The places a session can be served from. The goroutine that moves it out of parked, by
 // compare-and-swap, serves it next.
@@ -214,8 +213,7 @@ func (s *Session) reconsider() {
 	}
 }
 
-// rouse moves a parked session to a goroutine of its own. It may be called from any goroutine, for
-// any session.
+// rouse moves a parked session to a goroutine of its own. It may be called from any goroutine, for any session.
 func (s *Session) rouse() {
 	if s.stage.CompareAndSwap(parked, own) {
 		s.detach()
@@ -314,8 +312,7 @@ func (s *Session) wait() bool {
 	return true
 }
 
-// flushNow writes as much of Out as it can without blocking, and reports whether all of it was
-// written.
+// flushNow writes as much of Out as it can without blocking, and reports whether all of it was written.
 func (s *Session) flushNow() bool {
 	if len(s.Out) > joinOut {
 		return false

@@ -19,9 +19,8 @@ const (
 	untrustedBulk = 16 << 10 // bytes of an argument
 )
 
-// framer finds where each command in a stream of bytes ends, and refuses what Redis
-// refuses. It keeps its position: every byte is examined once, however the stream is
-// fragmented.
+// framer finds where each command in a stream of bytes ends, and refuses what Redis refuses. It keeps its position:
+// every byte is examined once, however the stream is fragmented.
 type framer struct {
 	maxArgs int64 // the most arguments of a command
 	maxBulk int64 // the most bytes of an argument
@@ -40,9 +39,8 @@ type frame struct {
 	inline bool // the command is a line of words, for redisline.Split
 }
 
-// next finds the end of the command that starts at b[0]. If the command is incomplete,
-// the caller calls next again with the same bytes and more. Like Redis, it accepts any byte
-// in place of \n, and any two after an argument.
+// next finds the end of the command that starts at b[0]. If the command is incomplete, the caller calls next again with
+// the same bytes and more. Like Redis, it accepts any byte in place of \n, and any two after an argument.
 func (f *framer) next(b []byte, trusted bool) (frame, error) {
 	if len(b) == 0 {
 		return frame{}, nil

@@ -22,10 +22,9 @@ const (
 	peekBuffer  = 2 << 10   // bytes of the buffer with which a silent TLS session waits
 )
 
-// What the commands of a slice take while they are answered, in addition to their bytes.
-// It is reserved where a slice is made, so that the code that answers a command does not
-// have to account for it. A session has a little without reserving: under memory pressure
-// slices get shorter, and clients with short commands are still served.
+// What the commands of a slice take while they are answered, in addition to their bytes. It is reserved where a slice
+// is made, so that the code that answers a command does not have to account for it. A session has a little without
+// reserving: under memory pressure slices get shorter, and clients with short commands are still served.
 const (
 	freeCommands = 16       // commands of a slice that are not counted
 	freeArgs     = 64       // arguments of a slice that are not counted
@@ -38,8 +37,7 @@ const (
 	costStep     = 64 << 10 // bytes that are reserved together
 )
 
-// workspace is the memory of a session that is being served. A silent session
-// returns its workspace to the pool.
+// workspace is the memory of a session that is being served. A silent session returns its workspace to the pool.
 type workspace struct {
 	buf  []byte    // bytes read; commands alias it
 	args [][]byte  // the arguments of cmds, concatenated
@@ -83,12 +81,10 @@ func newReader(conn net.Conn, cfg *Config, reserve func(int) bool) *reader {
 	return r
 }
 
-// slice returns the next complete commands, or none if more must be read first. They
-// are valid until the next call of fill or release. The last commands before bytes
-// that are not a command are returned together with the error.
+// slice returns the next complete commands, or none if more must be read first. They are valid until the next call of
+// fill or release. The last commands before bytes that are not a command are returned together with the error.
 //
-// Until the session is trusted, slice returns one command at a time, since each may
-// change the bounds of the next.
+// Until the session is trusted, slice returns one command at a time, since each may change the bounds of the next.
 func (r *reader) slice(trusted bool) ([]Command, error) {
 	if r.again {
 		r.again = false
@@ -187,8 +183,7 @@ func (r *reader) take(b []byte, fr frame) error {
 	return nil
 }
 
-// isHTTP reports whether a command's name is one that an HTTP client sends. Redis looks
-// for the same two names.
+// isHTTP reports whether a command's name is one that an HTTP client sends. Redis looks for the same two names.
 func isHTTP(name []byte) bool {
 	switch len(name) {
 	case 4:
@@ -199,8 +194,7 @@ func isHTTP(name []byte) bool {
 	return false
 }
 
-// fill reads at least one byte, and waits for it if necessary. It invalidates the
-// slices returned before.
+// fill reads at least one byte, and waits for it if necessary. It invalidates the slices returned before.
 func (r *reader) fill() (int, error) {
 	if err := r.room(); err != nil {
 		return 0, err
@@ -274,9 +268,8 @@ func (r *reader) readPlain() (int, error) {
 	return n, err
 }
 
-// room makes space for at least one byte. It moves bytes only if at least as many were
-// consumed, and doubles the buffer otherwise, so that any fragmentation costs time
-// linear in the bytes that arrive.
+// room makes space for at least one byte. It moves bytes only if at least as many were consumed, and doubles the buffer
+// otherwise, so that any fragmentation costs time linear in the bytes that arrive.
 func (r *reader) room() error {
 	ws := r.ws
 	if ws == nil {

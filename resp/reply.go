@@ -37,8 +37,7 @@ func AppendMap(dst []byte, proto, n int) []byte {
 	return appendHeader(dst, '%', n)
 }
 
-// AppendPush appends the header of an out-of-band message of n replies, an array
-// in RESP2.
+// AppendPush appends the header of an out-of-band message of n replies, an array in RESP2.
 func AppendPush(dst []byte, proto, n int) []byte {
 	if proto < 3 {
 		return redcon.AppendArray(dst, n)

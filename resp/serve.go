@@ -18,9 +18,8 @@ const (
 	// then, until nothing arrives for drainQuiet, and for drainRead at most.
 	drainQuiet = 10 * time.Millisecond
 	drainRead  = 100 * time.Millisecond
-	// lingerTime bounds how long a session that has replied waits for its client to close
-	// first. Closing with bytes unread would reset the connection and destroy replies in
-	// transit.
+	// lingerTime bounds how long a session that has replied waits for its client to close first. Closing with bytes
+	// unread would reset the connection and destroy replies in transit.
 	lingerTime = time.Second
 	// joinOut is how many bytes of replies are joined into one write while the session
 	// is not trusted and its slices are single commands.
@@ -88,8 +87,7 @@ func (s *Session) leave() {
 	}
 }
 
-// handshake completes the TLS handshake within HandshakeTimeout. It reports success,
-// also for a connection without TLS.
+// handshake completes the TLS handshake within HandshakeTimeout. It reports success, also for a connection without TLS.
 func (s *Session) handshake() bool {
 	conn, ok := s.conn.(*tls.Conn)
 	if !ok {
@@ -116,8 +114,7 @@ func (s *Session) loop() (linger bool, err error) {
 	}
 }
 
-// answer serves what has been read, and writes the replies. It reports whether that has ended
-// the session.
+// answer serves what has been read, and writes the replies. It reports whether that has ended the session.
 func (s *Session) answer() (over, linger bool, err error) {
 	for {
 		pipeline, err := s.in.slice(s.Trusted)
@@ -165,8 +162,7 @@ func (s *Session) begin(pipeline []Command) {
 	s.turn = turn
 }
 
-// read waits for bytes. It returns errDrained if the server is draining and the client's
-// commands are answered.
+// read waits for bytes. It returns errDrained if the server is draining and the client's commands are answered.
 func (s *Session) read() (linger bool, err error) {
 	s.rest()
 	for {
@@ -230,8 +226,7 @@ func (s *Session) rest() {
 	s.Out = nil
 }
 
-// linger closes the sending side and waits up to lingerTime for the client to close its
-// own.
+// linger closes the sending side and waits up to lingerTime for the client to close its own.
 func (s *Session) linger() {
 	half, ok := s.conn.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
@@ -252,8 +247,7 @@ func (s *Session) end() {
 	s.Reserve(-s.kept)
 }
 
-// cut closes the connection at once, from any goroutine. It sends no TLS close_notify,
-// which could block.
+// cut closes the connection at once, from any goroutine. It sends no TLS close_notify, which could block.
 func (s *Session) cut() {
 	_ = bare(s.conn).Close() // fails if the connection is closed already
 	s.rouse()

@@ -68,9 +68,8 @@ var notAccepted = episodes.Trouble{
 	Began: "cannot accept connections", Ended: "connections are accepted again", Calm: 10 * time.Second,
 }
 
-// Serve accepts connections from ln until Shutdown, then returns nil. It may be called
-// for several listeners at once: TCP, Unix sockets, and those of tls.NewListener. It
-// closes ln.
+// Serve accepts connections from ln until Shutdown, then returns nil. It may be called for several listeners at once:
+// TCP, Unix sockets, and those of tls.NewListener. It closes ln.
 func (s *Server) Serve(ln net.Listener) error {
 	s.mu.Lock()
 	late := s.draining.Load()
@@ -109,8 +108,7 @@ func (s *Server) Serve(ln net.Listener) error {
 	}
 }
 
-// wait pauses its goroutine for d, which is a second at most, or until Shutdown stops
-// waiting for sessions.
+// wait pauses its goroutine for d, which is a second at most, or until Shutdown stops waiting for sessions.
 func (s *Server) wait(d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -120,9 +118,8 @@ func (s *Server) wait(d time.Duration) {
 	}
 }
 
-// Shutdown drains the server: it stops accepting, waits until every session has answered
-// the commands that have arrived completely, and closes the sessions. If ctx ends first,
-// it cuts off the remaining sessions and returns ctx's error.
+// Shutdown drains the server: it stops accepting, waits until every session has answered the commands that have arrived
+// completely, and closes the sessions. If ctx ends first, it cuts off the remaining sessions and returns ctx's error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.draining.Store(true)
@@ -172,8 +169,7 @@ func (s *Server) closeLoops() {
 	}
 }
 
-// Sessions calls f for every session, oldest first, on the caller's goroutine. Sessions
-// may end while it runs.
+// Sessions calls f for every session, oldest first, on the caller's goroutine. Sessions may end while it runs.
 func (s *Server) Sessions(f func(*Session)) {
 	s.mu.Lock()
 	all := s.snapshot()

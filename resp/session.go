@@ -1,15 +1,14 @@
-// Package resp is the wire: it accepts connections, reads pipelines of commands within
-// configured bounds, passes each pipeline to a Handler and writes the replies in one
-// write. It implements RESP2 and RESP3 and knows nothing about rate limits.
+// Package resp is the wire: it accepts connections, reads pipelines of commands within configured bounds, passes each
+// pipeline to a Handler and writes the replies in one write. It implements RESP2 and RESP3 and knows nothing about rate
+// limits.
 //
-// The path of a byte: server.go accepts a connection, and admit.go starts its session or
-// refuses it; serve.go is the session's loop; reader.go reads; frame.go finds where each
-// command ends, refuses what is not a command, and splits the others into words;
-// the Handler appends replies by reply.go, which encodes them with redcon; write.go writes them. eventloop.go serves
-// sessions that have no goroutine of their own.
+// The path of a byte: server.go accepts a connection, and admit.go starts its session or refuses it; serve.go is the
+// session's loop; reader.go reads; frame.go finds where each command ends, refuses what is not a command, and splits
+// the others into words; the Handler appends replies by reply.go, which encodes them with redcon; write.go writes them.
+// eventloop.go serves sessions that have no goroutine of their own.
 //
-// Reading order: session.go (this file), config.go, the files above, memory.go (what clients
-// may hold), errors.go, closed.go, stats.go.
+// Reading order: session.go (this file), config.go, the files above, memory.go (what clients may hold), errors.go,
+// closed.go, stats.go.
 package resp
 
 import (
@@ -24,9 +23,8 @@ import (
 type Handler interface {
 	// Open is called once, before the first Serve. It writes nothing.
 	Open(s *Session)
-	// Serve answers a pipeline: it appends one reply per command to s.Out, in order. The
-	// commands are valid until Serve returns. A long pipeline is passed in slices of at
-	// most 1024 commands.
+	// Serve answers a pipeline: it appends one reply per command to s.Out, in order. The commands are valid until Serve
+	// returns. A long pipeline is passed in slices of at most 1024 commands.
 	Serve(s *Session, pipeline []Command)
 	// Close is called once, after the last Serve.
 	Close(s *Session)
@@ -107,15 +105,13 @@ func (s *Session) CloseAfterReply() { s.closing = true }
 // Closing reports whether CloseAfterReply was called or Flush has failed.
 func (s *Session) Closing() bool { return s.closing }
 
-// Delay pauses the session, for a handler that slows its client down. d is a second at
-// most. Delay returns at once during a drain, and on a Session that was not made by a
-// Server.
+// Delay pauses the session, for a handler that slows its client down. d is a second at most. Delay returns at once
+// during a drain, and on a Session that was not made by a Server.
 func (s *Session) Delay(d time.Duration) {
 	if s.srv != nil && !s.srv.draining.Load() {
 		s.srv.wait(d)
 	}
 }
 
-// LastActive returns when bytes of the client were last read. It may be called from any
-// goroutine.
+// LastActive returns when bytes of the client were last read. It may be called from any goroutine.
 func (s *Session) LastActive() time.Time { return time.Unix(0, s.active.Load()) }

@@ -21,9 +21,8 @@ func (s *Session) FlushIfLarge() {
 	}
 }
 
-// Flush writes Out before the pipeline is done. If the write fails, Closing returns true
-// afterwards, and Out is discarded. Flush does nothing on a Session that was not made by
-// a Server.
+// Flush writes Out before the pipeline is done. If the write fails, Closing returns true afterwards, and Out is
+// discarded. Flush does nothing on a Session that was not made by a Server.
 func (s *Session) Flush() {
 	switch {
 	case s.srv == nil:

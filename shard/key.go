@@ -12,11 +12,10 @@ const (
 	keySuffix = "}"
 )
 
-// AppendStoredKey appends to dst the key under which a node stores a shard of the named key:
-// rl:{<key>} for shard 0, the home, and rl:{<key>%p<shard>} for the others. For a shadow they
-// are rl:{<key>%s} and rl:{<key>%s%p<shard>}. See AppendName for names. The characters {, }
-// and % of the client's key become %7B, %7D and %25. So the hash tag ends where it should, and
-// stored keys of different names or shards differ.
+// AppendStoredKey appends to dst the key under which a node stores a shard of the named key: rl:{<key>} for shard 0,
+// the home, and rl:{<key>%p<shard>} for the others. For a shadow they are rl:{<key>%s} and rl:{<key>%s%p<shard>}. See
+// AppendName for names. The characters {, } and % of the client's key become %7B, %7D and %25. So the hash tag ends
+// where it should, and stored keys of different names or shards differ.
 func AppendStoredKey(dst, name []byte, shard int) []byte {
 	key, shadow := ClientKey(name)
 	dst = append(dst, keyPrefix...)
@@ -57,9 +56,8 @@ func appendEscaped(dst, key []byte) []byte {
 	return dst
 }
 
-// ParseStoredKey is the inverse of AppendStoredKey. It appends the name to dst and returns
-// the extended slice and the shard. ok is false for a stored key that AppendStoredKey does
-// not produce.
+// ParseStoredKey is the inverse of AppendStoredKey. It appends the name to dst and returns the extended slice and the
+// shard. ok is false for a stored key that AppendStoredKey does not produce.
 func ParseStoredKey(dst, stored []byte) (name []byte, shard int, ok bool) {
 	rest, found := bytes.CutPrefix(stored, []byte(keyPrefix))
 	if !found {

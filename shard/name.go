@@ -1,12 +1,10 @@
 package shard
 
-// Engines identify a key by its name. A client's key has one name, and its shadow, which
-// counts requests with SHADOW, has another. To an engine the two are unrelated keys, so they
-// never share state.
+// Engines identify a key by its name. A client's key has one name, and its shadow, which counts requests with SHADOW,
+// has another. To an engine the two are unrelated keys, so they never share state.
 //
-// The name of a key is the key itself, and the name of a shadow is the key followed by a mark.
-// A key that happens to end in a mark is followed by another mark. A mark is a byte that
-// never occurs in UTF-8, and a letter.
+// The name of a key is the key itself, and the name of a shadow is the key followed by a mark. A key that happens to
+// end in a mark is followed by another mark. A mark is a byte that never occurs in UTF-8, and a letter.
 const (
 	markKey    = 'k' // the name of a key that ends in a mark
 	markShadow = 's' // the name of a shadow

@@ -8,19 +8,17 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Placement places keys on nodes by rendezvous hashing: every node has a score for every key,
-// and the key is placed on the node with the highest score. Adding the n-th node moves 1/n of
-// the keys, all of them to the new node. The order of the list does not matter. The method is
-// highest random weight hashing (Thaler and Ravishankar, "Using Name-Based Mappings to
-// Increase Hit Rates", 1998).
+// Placement places keys on nodes by rendezvous hashing: every node has a score for every key, and the key is placed on
+// the node with the highest score. Adding the n-th node moves 1/n of the keys, all of them to the new node. The order
+// of the list does not matter. The method is highest random weight hashing (Thaler and Ravishankar, "Using Name-Based
+// Mappings to Increase Hit Rates", 1998).
 type Placement struct {
 	names []string
 	seeds []uint64 // Hash of each node's name in lower case.
 }
 
-// NewPlacement returns the placement on the named nodes. A name is the node's host:port/db, and
-// its case does not matter. The names should differ: of two nodes with the same name the
-// second gets no keys.
+// NewPlacement returns the placement on the named nodes. A name is the node's host:port/db, and its case does not
+// matter. The names should differ: of two nodes with the same name the second gets no keys.
 func NewPlacement(names []string) *Placement {
 	n := &Placement{names: slices.Clone(names), seeds: make([]uint64, len(names))}
 	for i, name := range names {
@@ -44,9 +42,8 @@ func (n *Placement) Home(key []byte) int {
 	return home
 }
 
-// Order appends to dst the indexes of all nodes: the key's home first, then each node that
-// would be the home without the nodes before it. Shard i of a split key is placed on node i
-// of this order, modulo the number of nodes.
+// Order appends to dst the indexes of all nodes: the key's home first, then each node that would be the home without
+// the nodes before it. Shard i of a split key is placed on node i of this order, modulo the number of nodes.
 func (n *Placement) Order(key []byte, dst []int) []int {
 	hash, from := xxhash.Sum64(key), len(dst)
 	for i := range n.seeds {

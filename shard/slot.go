@@ -16,8 +16,7 @@ func crc16(crc uint16, b []byte) uint16 {
 	return crc
 }
 
-// crcTable holds the CRC16/XMODEM of every byte: polynomial 0x1021, initial value 0, not
-// reflected.
+// crcTable holds the CRC16/XMODEM of every byte: polynomial 0x1021, initial value 0, not reflected.
 var crcTable = func() (table [256]uint16) {
 	for i := range table {
 		crc := uint16(i) << 8

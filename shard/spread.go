@@ -2,13 +2,12 @@ package shard
 
 import "strconv"
 
-// Spread appends to dst the numbers of n shards of the named key in a Redis Cluster, in ascending
-// order. The first is the home, 0. The numbers are chosen so that each master gets one shard
-// before any gets a second one, and so on. owner returns the master of a slot, from 0 to
-// masters-1.
+// Spread appends to dst the numbers of n shards of the named key in a Redis Cluster, in ascending order. The first is
+// the home, 0. The numbers are chosen so that each master gets one shard before any gets a second one, and so on. owner
+// returns the master of a slot, from 0 to masters-1.
 //
-// The number of a shard is part of the name of its stored key, and so determines its slot:
-// with another number the shard may be on another master.
+// The number of a shard is part of the name of its stored key, and so determines its slot: with another number the
+// shard may be on another master.
 func Spread(dst []int, name []byte, n, masters int, owner func(slot int) int) []int {
 	shards := make([]int, masters) // Number of shards on each master.
 	// The tags of all shards but the home differ only in the number at the end.

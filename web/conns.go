@@ -9,13 +9,12 @@ import (
 	"sync/atomic"
 )
 
-// conns bounds the number of connections. At the bound, a new connection replaces an idle one: of
-// the address with the most connections, the one that has been idle for longest. A connection is
-// idle unless the server is working for it: while its client has not sent the whole request, or
-// does not read the answer, it is idle. So clients of one address, whether they keep connections
-// open or open new ones all the time, cannot lock out those of other addresses. What keeps the
-// server working for long is bounded: streams (maxStreams), delayed answers (maxDelayed) and
-// requests to the engine (maxAsking) leave connections, so a probe of /healthz gets in.
+// conns bounds the number of connections. At the bound, a new connection replaces an idle one: of the address with the
+// most connections, the one that has been idle for longest. A connection is idle unless the server is working for it:
+// while its client has not sent the whole request, or does not read the answer, it is idle. So clients of one address,
+// whether they keep connections open or open new ones all the time, cannot lock out those of other addresses. What
+// keeps the server working for long is bounded: streams (maxStreams), delayed answers (maxDelayed) and requests to the
+// engine (maxAsking) leave connections, so a probe of /healthz gets in.
 type conns struct {
 	max     int          // the most connections
 	refused atomic.Int64 // connections that were refused because all others were busy

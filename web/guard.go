@@ -25,8 +25,7 @@ func visitorOf(r *http.Request) *visitor {
 	return v
 }
 
-// guard passes a request on to next if its sender may make requests at all. /healthz is open to
-// everyone.
+// guard passes a request on to next if its sender may make requests at all. /healthz is open to everyone.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := connOf(r)
@@ -84,8 +83,7 @@ func (s *Server) recover(r *http.Request) {
 	}
 }
 
-// admit reports whether these rules allow a request, whichever user sends it. If not, it answers
-// the request.
+// admit reports whether these rules allow a request, whichever user sends it. If not, it answers the request.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request, rules *Access) bool {
 	c := connOf(r)
 	switch {
@@ -107,11 +105,10 @@ func onLoopback(addr net.Addr) bool {
 	return ok && tcp.IP.IsLoopback()
 }
 
-// localName reports whether a Host header is localhost or an IP address, or is missing: HTTP/1.0
-// permits that, and no browser does it. Any other name may be one that an attacker's DNS
-// server resolves to 127.0.0.1, so that the attacker's page and rlproxy have the same origin in
-// a browser on this machine (DNS rebinding). This check is not needed if there is a password,
-// because the browser does not send it to that name.
+// localName reports whether a Host header is localhost or an IP address, or is missing: HTTP/1.0 permits that, and no
+// browser does it. Any other name may be one that an attacker's DNS server resolves to 127.0.0.1, so that the
+// attacker's page and rlproxy have the same origin in a browser on this machine (DNS rebinding). This check is not
+// needed if there is a password, because the browser does not send it to that name.
 func localName(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

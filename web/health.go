@@ -17,9 +17,8 @@ const (
 	AllNodes              // ready if all nodes are up
 )
 
-// health answers /healthz: whether the process works, that is, whether the sampler, which calls
-// the other parts once a second, does not hang. A node that is away is no reason to restart the
-// process.
+// health answers /healthz: whether the process works, that is, whether the sampler, which calls the other parts once a
+// second, does not hang. A node that is away is no reason to restart the process.
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	if s.hangs() {
 		http.Error(w, "unhealthy: no internal check has completed for 10 s", http.StatusServiceUnavailable)
@@ -28,8 +27,7 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	writeLine(w, "ok")
 }
 
-// ready answers /readyz: whether clients should use this process. Users who may see the nodes get
-// the reasons why not.
+// ready answers /readyz: whether clients should use this process. Users who may see the nodes get the reasons why not.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	why := s.missing()
 	if len(why) == 0 {

@@ -138,8 +138,7 @@ func (s *Server) answers(w http.ResponseWriter, r *http.Request, op engine.Op, k
 	}
 }
 
-// decodeKey decodes the id of a key. If it is invalid, decodeKey answers the request and returns
-// false.
+// decodeKey decodes the id of a key. If it is invalid, decodeKey answers the request and returns false.
 func decodeKey(w http.ResponseWriter, r *http.Request, id string) (key []byte, ok bool) {
 	key, err := ids.DecodeString(id)
 	if err != nil || len(key) == 0 || len(key) > engine.MaxKey {

@@ -15,9 +15,8 @@ const (
 	loginDelay = time.Second
 	// maxDelayed is the most answers that are delayed at the same time.
 	maxDelayed = 16
-	// maxDelayedEach is the number of delayed answers for one address from which on passwords
-	// from that address are refused unchecked, unless the previous request on the connection had the same
-	// password and was permitted.
+	// maxDelayedEach is the number of delayed answers for one address from which on passwords from that address are
+	// refused unchecked, unless the previous request on the connection had the same password and was permitted.
 	maxDelayedEach = 4
 )
 
@@ -98,8 +97,7 @@ func (l *logins) delay(from string) {
 	}
 }
 
-// count adds n, 1 or -1, to the delayed answers of an address, and reports whether there is
-// room for them.
+// count adds n, 1 or -1, to the delayed answers of an address, and reports whether there is room for them.
 func (l *logins) count(from string, n int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

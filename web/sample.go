@@ -146,8 +146,7 @@ func (s *Server) guarded(round func()) {
 	round()
 }
 
-// round checks that the other parts of the process respond, takes a point and publishes it. It
-// returns the new totals.
+// round checks that the other parts of the process respond, takes a point and publishes it. It returns the new totals.
 func (s *Server) round(last *totals, round int64) *totals {
 	s.cfg.Alive()
 	key := strconv.AppendInt(nil, round, 10) // different keys take different locks of the engine

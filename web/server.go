@@ -59,8 +59,7 @@ type Config struct {
 	// if Ready is NoNodes. It may be nil. Several goroutines may call it at once.
 	Waiting func() string
 
-	// Denials returns at most n of the newest denials, the newest first. Several goroutines may
-	// call it at once.
+	// Denials returns at most n of the newest denials, the newest first. Several goroutines may call it at once.
 	Denials func(n int) []decisionlog.Denial
 
 	// Alive returns if the part of the process that answers commands responds, and hangs

@@ -1,12 +1,10 @@
 // Package acl implements users and their permissions, with the rules of Redis's ACLs.
 //
-// Users are a list of users, and a User has Selectors. A selector is a set of rules about commands
-// and keys. One selector must allow a command together with all of its keys. The effect of
-// the rules on the known commands is computed when the rules are parsed, so a check takes
-// one map lookup and allocates nothing.
+// Users are a list of users, and a User has Selectors. A selector is a set of rules about commands and keys. One
+// selector must allow a command together with all of its keys. The effect of the rules on the known commands is
+// computed when the rules are parsed, so a check takes one map lookup and allocates nothing.
 //
-// Reading order: acl.go (this file), user.go, selector.go; userrules.go and
-// selectorrules.go parse rules.
+// Reading order: acl.go (this file), user.go, selector.go; userrules.go and selectorrules.go parse rules.
 package acl
 
 import (
@@ -26,8 +24,7 @@ type Users struct {
 // function that reports whether it is in a category, such as @read.
 type Commands map[string]func(category string) bool
 
-// DefaultUser is the user of a session that has not logged in, or that logs in with AUTH
-// and only a password.
+// DefaultUser is the user of a session that has not logged in, or that logs in with AUTH and only a password.
 const DefaultUser = "default"
 
 // New parses users, each of which is a name followed by rules. If the default user is not among
@@ -65,8 +62,7 @@ func New(lines [][]string, password string, commands Commands) (*Users, error) {
 	return l, nil
 }
 
-// Anonymous returns the user of a session that has not logged in, or nil if a session must
-// log in.
+// Anonymous returns the user of a session that has not logged in, or nil if a session must log in.
 func (l *Users) Anonymous() *User {
 	if u := l.users[DefaultUser]; u.on && u.noPass {
 		return u
@@ -90,8 +86,7 @@ func (l *Users) Login(name, password []byte) (*User, bool) {
 	return u, u.on && (u.noPass || right == 1)
 }
 
-// NeedsPassword reports whether the default user needs a password. If so, AUTH may be sent with
-// only a password.
+// NeedsPassword reports whether the default user needs a password. If so, AUTH may be sent with only a password.
 func (l *Users) NeedsPassword() bool { return !l.users[DefaultUser].noPass }
 
 // Renew returns the user that has the name of u, a user of an earlier list. It returns nil

@@ -67,8 +67,7 @@ func (u *User) MayReadAll(command string) bool {
 // Unrestricted reports whether the user may run every command on every key.
 func (u *User) Unrestricted() bool { return u.free }
 
-// Selectors returns the user's selectors. The first has the rules outside parentheses. The
-// caller must not modify them.
+// Selectors returns the user's selectors. The first has the rules outside parentheses. The caller must not modify them.
 func (u *User) Selectors() []Selector { return u.selectors }
 
 // String returns the user as a line of a configuration. It hides even the hashes of passwords,

@@ -1,7 +1,6 @@
 // Package clients keeps the list of connected clients, for CLIENT LIST and CLIENT KILL.
 //
-// A session publishes its facts when it has answered a pipeline. Other sessions read only
-// what was published.
+// A session publishes its facts when it has answered a pipeline. Other sessions read only what was published.
 //
 // Reading order: clients.go (this file), line.go, filter.go.
 package clients

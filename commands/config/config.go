@@ -27,17 +27,15 @@ type Settings interface {
 	// when a changed setting of it takes effect. The name is empty if there is no such directive.
 	When(name string) (string, When)
 
-	// Set changes directives that change AtOnce, given by name and value as Matching shows them:
-	// all of them, or none if one of them may not have its value. Then it returns that one's
-	// name, and why.
+	// Set changes directives that change AtOnce, given by name and value as Matching shows them: all of them, or none
+	// if one of them may not have its value. Then it returns that one's name, and why.
 	Set(by table.Caller, pairs [][2]string) (name, why string)
 }
 
 // When is the time at which a changed setting takes effect.
 type When uint8
 
-// A setting changes at the next start, when the configuration is read again, or also by CONFIG
-// SET.
+// A setting changes at the next start, when the configuration is read again, or also by CONFIG SET.
 const (
 	AtRestart When = iota
 	AtReload

@@ -90,8 +90,7 @@ func (c *Config) run(w reply.Writer, args [][]byte, by table.Caller) string {
 	return ""
 }
 
-// readable returns those keys that the user may read by a selector that allows RL.HOTKEYS. It
-// uses the memory of keys.
+// readable returns those keys that the user may read by a selector that allows RL.HOTKEYS. It uses the memory of keys.
 func readable(keys []observe.HotKey, u *acl.User) []observe.HotKey {
 	if u.MayReadAll("rl.hotkeys") {
 		return keys

@@ -8,9 +8,8 @@ import (
 	"github.com/rlproxy/rlproxy/policy"
 )
 
-// newWindows returns the windows of p, in ms, that begin to count at 0 when p replaces old, which
-// is nil if p is new. There is a count for each algorithm, window and BUCKETS of a key, and
-// shadows have counts of their own.
+// newWindows returns the windows of p, in ms, that begin to count at 0 when p replaces old, which is nil if p is new.
+// There is a count for each algorithm, window and BUCKETS of a key, and shadows have counts of their own.
 func newWindows(old, p *policy.Policy) []int64 {
 	if old != nil && old.Kind == p.Kind && old.Param == p.Param && old.Shadow == p.Shadow {
 		return without(p.Limits, old.Limits)
@@ -33,8 +32,7 @@ func without(all, old []limit.Window) (lengths []int64) {
 	return lengths
 }
 
-// limitsOf returns the limits of the keys that match a pattern, except for keys with a more
-// specific override.
+// limitsOf returns the limits of the keys that match a pattern, except for keys with a more specific override.
 func limitsOf(p *policy.Policy, pattern string) []limit.Window {
 	key, _ := strings.CutSuffix(pattern, "*")
 	best, limits := -1, p.Limits

@@ -105,8 +105,7 @@ func (g *grammar) parse(args [][]byte, p *engine.Pipeline) string {
 	return msg
 }
 
-// join checks the requests of a multi-key request, and arranges them for the engine. It
-// returns an error reply, or "".
+// join checks the requests of a multi-key request, and arranges them for the engine. It returns an error reply, or "".
 func (g *grammar) join(args [][]byte, requests []engine.Request) string {
 	var at [maxKeys]int // indexes of the keys
 	for i, key := 0, g.keys.First; i < len(requests); i++ {

@@ -8,9 +8,8 @@ import (
 	"github.com/rlproxy/rlproxy/commands/word"
 )
 
-// The errors about the words of a command. Each begins with a text of package reply, on which
-// clients may match, and ends with what was given. Words are quoted by word.Literal, so that
-// no client's bytes end a reply or a line of a log.
+// The errors about the words of a command. Each begins with a text of package reply, on which clients may match, and
+// ends with what was given. Words are quoted by word.Literal, so that no client's bytes end a reply or a line of a log.
 
 // errPolicy is the error about a FAIL policy that does not exist.
 const errPolicy = reply.ErrSyntax + ": FAIL must be OPEN, CLOSED, LOCAL or ERROR"
@@ -40,9 +39,8 @@ func duplicate(first, second []byte) string {
 	return reply.ErrDuplicate + ": " + string(first) + " and " + string(second) + " are the same"
 }
 
-// unknownOption returns the error about a word that is not an option of the command. It lists
-// what may stand there: the known options that were not seen yet and, before all options of a
-// command with pairs, another limit.
+// unknownOption returns the error about a word that is not an option of the command. It lists what may stand there: the
+// known options that were not seen yet and, before all options of a command with pairs, another limit.
 func unknownOption(w []byte, known, seen option, pairs bool) string {
 	var expected []string
 	for _, o := range optionNames {

@@ -9,9 +9,8 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// The grammar of the rate limit commands. Words are parsed once, from left to right, and
-// the first wrong word determines the error, which quotes it (errors.go). A command without
-// a mistake allocates nothing.
+// The grammar of the rate limit commands. Words are parsed once, from left to right, and the first wrong word
+// determines the error, which quotes it (errors.go). A command without a mistake allocates nothing.
 //
 // Details:
 //   - The first pair has a fixed place: its two words are never read as options.
@@ -121,8 +120,7 @@ func beginLimits(r *engine.Request, words [][]byte, known option) ([][]byte, str
 	return parsePairs(r, words, known)
 }
 
-// parsePairs parses limits and windows. It returns the words after the last pair, and an
-// error reply or "".
+// parsePairs parses limits and windows. It returns the words after the last pair, and an error reply or "".
 func parsePairs(r *engine.Request, words [][]byte, known option) ([][]byte, string) {
 	for len(words) > 0 {
 		most, ok := word.Integer(words[0])
@@ -149,9 +147,8 @@ func parsePairs(r *engine.Request, words [][]byte, known option) ([][]byte, stri
 	return words, ""
 }
 
-// parseOptions parses the words after the last pair, or after the key of a command without
-// pairs, up to the word AND. It returns the words after that, which options there were, AND
-// among them, and an error reply or "".
+// parseOptions parses the words after the last pair, or after the key of a command without pairs, up to the word AND.
+// It returns the words after that, which options there were, AND among them, and an error reply or "".
 func parseOptions(r *engine.Request, words [][]byte, known option, pairs bool) (after [][]byte, seen option,
 	msg string) {
 	for len(words) > 0 {
@@ -185,9 +182,8 @@ func parseOptions(r *engine.Request, words [][]byte, known option, pairs bool) (
 	return nil, seen, ""
 }
 
-// nextAnd returns the index of the first AND among words from index i on, an index in front of an
-// option; len(words) if there is none. Where the words are a command without a mistake, it is the AND at
-// which parseOptions stops.
+// nextAnd returns the index of the first AND among words from index i on, an index in front of an option; len(words) if
+// there is none. Where the words are a command without a mistake, it is the AND at which parseOptions stops.
 func nextAnd(words [][]byte, i int) int {
 	for i < len(words) {
 		switch o := optionOf(words[i]); {
@@ -244,8 +240,7 @@ func setOption(r *engine.Request, o option, value []byte) string {
 	return ""
 }
 
-// checkWindows returns an error reply if two windows are equal, else "". pairs begins with the
-// words of the pairs.
+// checkWindows returns an error reply if two windows are equal, else "". pairs begins with the words of the pairs.
 func checkWindows(ws []limit.Window, pairs [][]byte) string {
 	for i := range ws {
 		for j := range i {

@@ -12,9 +12,8 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// The grammar of named policies. A policy has the words of RL.SLIDE, RL.COUNTER or RL.FIXED
-// after the key, but for what each request says: COST, ID, ONCE and AND. So both are parsed by the same
-// functions, with the same errors.
+// The grammar of named policies. A policy has the words of RL.SLIDE, RL.COUNTER or RL.FIXED after the key, but for what
+// each request says: COST, ID, ONCE and AND. So both are parsed by the same functions, with the same errors.
 
 // requestOptions are the options of a request by a policy, which the policy does not have.
 const requestOptions = optCost | optID | optOnce | optAnd
@@ -90,9 +89,8 @@ func ParsePolicy(r *engine.Request, words [][]byte) string {
 	return parseLimits(r, words[1:], optionsOf(r.Kind)&^requestOptions)
 }
 
-// ParseOverride parses the pairs that replace those of a policy. r has them afterwards. The
-// windows must have as many milliseconds as the policy has buckets. It returns an error reply,
-// or "".
+// ParseOverride parses the pairs that replace those of a policy. r has them afterwards. The windows must have as many
+// milliseconds as the policy has buckets. It returns an error reply, or "".
 func ParseOverride(r *engine.Request, kind limit.Kind, words [][]byte, param int64) string {
 	const grammar = reply.ErrSyntax + ": an override has limits and windows, or UNLIMITED or BLOCKED"
 	switch {

@@ -1,10 +1,8 @@
-// Package ratelimit holds the rate limit commands: it parses their words into requests to an
-// engine, and encodes the results as replies. It knows nothing about sessions and
-// connections.
+// Package ratelimit holds the rate limit commands: it parses their words into requests to an engine, and encodes the
+// results as replies. It knows nothing about sessions and connections.
 //
-// Reading order: ratelimit.go (this file), parse.go (the common grammar), errors.go (what it
-// says of a wrong word), slide.go (one command), and.go (multi-key requests), then a file for
-// each of the other commands.
+// Reading order: ratelimit.go (this file), parse.go (the common grammar), errors.go (what it says of a wrong word),
+// slide.go (one command), and.go (multi-key requests), then a file for each of the other commands.
 package ratelimit
 
 import (

@@ -12,8 +12,7 @@ import (
 // The options of RL.RESERVE, of which optCost and optID must be given.
 const reserveOptions = optCost | optID | optTTL | optLapse | optFail
 
-// defaultReserve is the TTL, in ms, of a reservation without the option TTL; the longest window
-// caps it.
+// defaultReserve is the TTL, in ms, of a reservation without the option TTL; the longest window caps it.
 const defaultReserve = 60_000
 
 var holdIDArg = table.Arg{Name: "id", Type: "string", About: "1 to 64 bytes"}

@@ -50,8 +50,7 @@ func replyReset(dst []byte, _ int, _ []engine.Request, results []engine.Result) 
 	return resp.AppendInt(dst, n)
 }
 
-// countReset returns the number of keys that had state, themselves or their shadows, or the
-// first error.
+// countReset returns the number of keys that had state, themselves or their shadows, or the first error.
 func countReset(results []engine.Result) (n int64, err error) {
 	for i := 0; i < len(results); i += 2 {
 		key, shadow := &results[i], &results[i+1]

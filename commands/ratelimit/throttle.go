@@ -15,9 +15,8 @@ func init() {
 	registerOther(limit.GCRA, throttle)
 }
 
-// throttle returns CL.THROTTLE, redis-cell's command. It follows
-// github.com/brandur/redis-cell at commit 769d908: src/lib.rs for the arguments, the
-// rounding and the reply, src/cell/mod.rs for the algorithm (GCRA) and "Zero rates".
+// throttle returns CL.THROTTLE, redis-cell's command. It follows github.com/brandur/redis-cell at commit 769d908:
+// src/lib.rs for the arguments, the rounding and the reply, src/cell/mod.rs for the algorithm (GCRA) and "Zero rates".
 //
 //   - There are five or six words, else the usage error: Redis does not check the arity.
 //   - Integers are those of Rust's parse::<i64>, which allows a plus sign and leading zeros,
@@ -33,9 +32,9 @@ func init() {
 //     whole microseconds, so it says too much if the interval is not one: 6024 of a limit of 6001.
 //   - retry_after and reset_after are in seconds, rounded up from 1 ms on.
 //
-// Where redis-cell multiplies with wraparound, rlproxy refuses more than 10^12 units,
-// units that take longer than limit.MaxDrain to drain, and negative numbers. All errors begin as redis-cell's do at
-// that commit. Older versions, such as 0.2.2, leave "Store error: " out.
+// Where redis-cell multiplies with wraparound, rlproxy refuses more than 10^12 units, units that take longer than
+// limit.MaxDrain to drain, and negative numbers. All errors begin as redis-cell's do at that commit. Older versions,
+// such as 0.2.2, leave "Store error: " out.
 func throttle() Command {
 	return Command{Command: table.Command{
 		Name: "cl.throttle", Arity: -1, Flags: writes, Keys: oneKey, Group: "ratelimit", Since: "0.1.0",

@@ -7,8 +7,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// window parses the length of a window and returns it in ms. b is a number of seconds, or
-// an integer with a unit.
+// window parses the length of a window and returns it in ms. b is a number of seconds, or an integer with a unit.
 func window(b []byte) (int64, bool) {
 	digits := 0
 	for digits < len(b) && '0' <= b[digits] && b[digits] <= '9' {

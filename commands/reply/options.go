@@ -2,8 +2,7 @@ package reply
 
 import "github.com/rlproxy/rlproxy/commands/word"
 
-// UnknownOption returns the error about a word that is none of the options that a command
-// expects there.
+// UnknownOption returns the error about a word that is none of the options that a command expects there.
 func UnknownOption(w []byte, expected []string) string {
 	if len(expected) == 0 {
 		expected = []string{"nothing more"}

@@ -1,8 +1,7 @@
-// Package reply writes replies to the output of a session, and holds the texts of the errors
-// that several commands reply with.
+// Package reply writes replies to the output of a session, and holds the texts of the errors that several commands
+// reply with.
 //
-// Reading order: reply.go (this file), errors.go, options.go (errors about options), unknown.go
-// (unknown commands).
+// Reading order: reply.go (this file), errors.go, options.go (errors about options), unknown.go (unknown commands).
 package reply
 
 import (

@@ -6,9 +6,8 @@ import (
 	"github.com/rlproxy/rlproxy/commands/word"
 )
 
-// UnknownCommand returns Redis's error for an unknown command. Clients match on the beginning
-// of its text. For a command of Redis that could be forwarded, the reason why it is not
-// follows that text.
+// UnknownCommand returns Redis's error for an unknown command. Clients match on the beginning of its text. For a
+// command of Redis that could be forwarded, the reason why it is not follows that text.
 func UnknownCommand(args [][]byte) string {
 	var b strings.Builder
 	b.WriteString("ERR unknown command '")
@@ -42,8 +41,7 @@ func WrongSubcommand(command string, name []byte) string {
 		strings.ToUpper(command) + " HELP."
 }
 
-// forwardable holds the commands of Redis 7.0 that read and write keys. It is used only by
-// UnknownCommand.
+// forwardable holds the commands of Redis 7.0 that read and write keys. It is used only by UnknownCommand.
 var forwardable = func() map[string]bool {
 	names := make(map[string]bool)
 	for name := range strings.FieldsSeq(`

@@ -175,8 +175,7 @@ func renewAt(now, ttl int64) int64 {
 	return (now + ttl/3) / grid * grid
 }
 
-// ends returns when a lease that is acquired or renewed at now has expired at the latest. Engines round
-// its TTL up.
+// ends returns when a lease that is acquired or renewed at now has expired at the latest. Engines round its TTL up.
 func ends(now, ttl int64) int64 { return now + ttl + ttl/64 }
 
 // size returns the bytes that a lease of a key takes.

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Commandstats returns the lines of INFO's section Commandstats: the commands that were called
-// or rejected.
+// Commandstats returns the lines of INFO's section Commandstats: the commands that were called or rejected.
 func (s *Stats) Commandstats() (lines [][2]string) {
 	for name, c := range s.commands.All() {
 		now := c.counts.Load()

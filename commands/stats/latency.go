@@ -37,8 +37,7 @@ func latency(s *Stats) table.Row {
 	}}}
 }
 
-// histogram replies with the histograms of all commands, or of those that are named, each
-// once.
+// histogram replies with the histograms of all commands, or of those that are named, each once.
 func (s *Stats) histogram(w reply.Writer, args [][]byte) string {
 	wanted := make(map[string]bool)
 	for _, a := range args[2:] {

@@ -1,12 +1,11 @@
-// Package stats counts commands and errors, and keeps the slow log: it has what INFO shows in
-// commandstats, latencystats and errorstats, and the commands SLOWLOG and LATENCY.
+// Package stats counts commands and errors, and keeps the slow log: it has what INFO shows in commandstats,
+// latencystats and errorstats, and the commands SLOWLOG and LATENCY.
 //
-// What is counted goes by the names of the command table, by the names that nodes have in
-// their COMMAND, and by the first words of errors. The number of each is bounded, so nothing
-// here grows with what clients type.
+// What is counted goes by the names of the command table, by the names that nodes have in their COMMAND, and by the
+// first words of errors. The number of each is bounded, so nothing here grows with what clients type.
 //
-// Reading order: stats.go (this file), info.go (INFO), slowlog.go (the log),
-// slowlogcmd.go and latency.go (the commands).
+// Reading order: stats.go (this file), info.go (INFO), slowlog.go (the log), slowlogcmd.go and latency.go (the
+// commands).
 package stats
 
 import (
@@ -116,8 +115,7 @@ func (c *CommandStats) Add(took time.Duration, n, failed int64) {
 	}
 }
 
-// Reject counts a command that was refused before it ran: its arity was wrong, or the user may
-// not run it.
+// Reject counts a command that was refused before it ran: its arity was wrong, or the user may not run it.
 func (c *CommandStats) Reject() {
 	if c != nil {
 		c.current().rejected.Add(1)

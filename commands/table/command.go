@@ -1,9 +1,8 @@
-// Package table describes commands, for COMMAND, COMMAND DOCS, HELP, ACL rules and
-// docs/commands.md. Packages commands and ratelimit combine each description with the code
-// that runs the command.
+// Package table describes commands, for COMMAND, COMMAND DOCS, HELP, ACL rules and docs/commands.md. Packages commands
+// and ratelimit combine each description with the code that runs the command.
 //
-// Reading order: command.go (this file), categories.go, then info.go, docs.go and help.go, and
-// commandcmd.go, which is the command COMMAND.
+// Reading order: command.go (this file), categories.go, then info.go, docs.go and help.go, and commandcmd.go, which is
+// the command COMMAND.
 package table
 
 import "slices"
@@ -39,9 +38,8 @@ type Keys struct {
 	Last  int // index of the last key; -1: the last word
 	Step  int // distance between keys
 
-	// Next, if it is not nil, replaces Last and Step for a command whose number of keys depends
-	// on its words. It returns the index of the key after the one at an index, or 0 if that is
-	// the last.
+	// Next, if it is not nil, replaces Last and Step for a command whose number of keys depends on its words. It
+	// returns the index of the key after the one at an index, or 0 if that is the last.
 	Next func(args [][]byte, key int) int
 
 	// Joined is set if a key consists of the word before it, a colon and its word.

@@ -15,8 +15,7 @@ type Row struct {
 	Command
 	Rows []Row // subcommands
 
-	// Run appends the reply, or returns an error reply. It is nil for a container, and for the
-	// subcommand HELP.
+	// Run appends the reply, or returns an error reply. It is nil for a container, and for the subcommand HELP.
 	Run func(w reply.Writer, args [][]byte) (msg string)
 
 	// RunBy replaces Run for a command that needs to know its caller.

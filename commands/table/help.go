@@ -22,8 +22,7 @@ func Help(w reply.Writer, c *Command) {
 	}
 }
 
-// Usage formats arguments as the documentation of Redis does: "[optional]", "a|b",
-// "repeated [repeated ...]".
+// Usage formats arguments as the documentation of Redis does: "[optional]", "a|b", "repeated [repeated ...]".
 func Usage(args []Arg) string {
 	words := make([]string, len(args))
 	for i := range args {

@@ -7,8 +7,7 @@ import (
 	"github.com/rlproxy/rlproxy/internal/redisline"
 )
 
-// ErrQuotes is the error about a quote that is not closed, or whose closing quote
-// does not end the word.
+// ErrQuotes is the error about a quote that is not closed, or whose closing quote does not end the word.
 var ErrQuotes = errors.New("unbalanced quotes")
 
 // SplitLine splits a line of a configuration into words, see redisline.Split.
@@ -27,8 +26,7 @@ func SplitLine(line string) ([]string, error) {
 // Blanks are the bytes that do not count at the beginning and the end of a line.
 const Blanks = " \t\r\n\v\f\x00"
 
-// InLine returns a word as it is written in a line: quoted, if SplitLine would not return it
-// unchanged otherwise.
+// InLine returns a word as it is written in a line: quoted, if SplitLine would not return it unchanged otherwise.
 func InLine(word string) string {
 	if word != "" && !strings.ContainsAny(word, Blanks+`"'\#`) {
 		return word

@@ -6,9 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Literal returns a client's word as an error repeats it: in single quotes, with Go's escapes
-// for what is not printable, and cut to Quoted bytes. What was cut off shows as the size of
-// the whole word.
+// Literal returns a client's word as an error repeats it: in single quotes, with Go's escapes for what is not
+// printable, and cut to Quoted bytes. What was cut off shows as the size of the whole word.
 func Literal(b []byte) string {
 	n := min(len(b), Quoted)
 	for n < len(b) && n > Quoted-utf8.UTFMax && !utf8.RuneStart(b[n]) {

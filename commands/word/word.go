@@ -108,8 +108,7 @@ const Quoted = 128
 // Quote returns the beginning of a word that an error repeats.
 func Quote(b []byte) []byte { return Cut(b, Quoted) }
 
-// Cut cuts b at its first NUL, as Redis does by formatting arguments as C strings, and at n
-// bytes.
+// Cut cuts b at its first NUL, as Redis does by formatting arguments as C strings, and at n bytes.
 func Cut(b []byte, n int) []byte {
 	if i := bytes.IndexByte(b, 0); i >= 0 {
 		b = b[:i]

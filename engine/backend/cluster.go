@@ -8,8 +8,7 @@ import (
 	"github.com/rlproxy/rlproxy/shard"
 )
 
-// askCluster asks members of the cluster in turn which master serves which slots, and
-// returns the answer as a topology.
+// askCluster asks members of the cluster in turn which master serves which slots, and returns the answer as a topology.
 func (w *watcher) askCluster(ctx context.Context, b *backend, now *Topology) (*Topology, error) {
 	ranges, err := w.slotRanges(ctx, b, now)
 	if err != nil {

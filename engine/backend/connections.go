@@ -15,13 +15,11 @@ import (
 	"github.com/rlproxy/rlproxy/internal/sockio"
 )
 
-// Connections tracks a client's open connections, so that all of them can be dropped when the
-// node's name may resolve to another server. The connection pool would keep using the old one.
-// The zero value is ready for use.
+// Connections tracks a client's open connections, so that all of them can be dropped when the node's name may resolve
+// to another server. The connection pool would keep using the old one. The zero value is ready for use.
 type Connections struct {
-	// PassOn means that replies are passed on without being parsed, and so may be large. The
-	// reply to the greeting is parsed all the same. Set PassOn before the first connection is
-	// opened.
+	// PassOn means that replies are passed on without being parsed, and so may be large. The reply to the greeting is
+	// parsed all the same. Set PassOn before the first connection is opened.
 	PassOn bool
 
 	mu   sync.Mutex
@@ -63,9 +61,8 @@ func refusal(p []byte) error {
 	return errors.New(strings.TrimSpace(text))
 }
 
-// Read wraps the error of a peer that never sent anything in unspoken, and so it does with a refusal.
-// What precedes a reply that exceeds the limits of the scanner is returned first, since it may be
-// replies to other clients.
+// Read wraps the error of a peer that never sent anything in unspoken, and so it does with a refusal. What precedes a
+// reply that exceeds the limits of the scanner is returned first, since it may be replies to other clients.
 func (c *connection) Read(p []byte) (int, error) {
 	for c.malformed == nil {
 		n, err := c.reader.Read(p)
@@ -114,9 +111,8 @@ func (cs *Connections) DropAll() {
 	}
 }
 
-// unopened stands for a connection that could not be opened. It fails at the first read or
-// write instead of in the dial, because go-redis stops dialing for up to a second after some
-// failed dials.
+// unopened stands for a connection that could not be opened. It fails at the first read or write instead of in the
+// dial, because go-redis stops dialing for up to a second after some failed dials.
 type unopened struct {
 	net.Conn // nil: the methods that a client calls are below
 	err      error
@@ -184,6 +180,5 @@ func (cs *Connections) opener(target *tlsTarget, config func() *tls.Config) func
 	}
 }
 
-// keepAlive is how long a connection is idle before TCP probes the peer. Requests have deadlines
-// of their own.
+// keepAlive is how long a connection is idle before TCP probes the peer. Requests have deadlines of their own.
 const keepAlive = 15 * time.Second

@@ -8,10 +8,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// unable lists the error codes of a node that replies but cannot serve any request: it is
-// loading, or a replica, or busy with a script, or refuses the login. The node counts as failed
-// until it answers a probe. All other error replies (out of memory, no permission, too few
-// replicas) are about the request.
+// unable lists the error codes of a node that replies but cannot serve any request: it is loading, or a replica, or
+// busy with a script, or refuses the login. The node counts as failed until it answers a probe. All other error replies
+// (out of memory, no permission, too few replicas) are about the request.
 var unable = []string{"LOADING", "READONLY", "MASTERDOWN", "BUSY", "NOAUTH", "WRONGPASS"}
 
 // demoted lists the error codes of a node that may no longer be the master at its address.
@@ -33,9 +32,8 @@ func hasCode(err error, codes []string) bool {
 	return false
 }
 
-// Demoted reports whether err is the reply of a node that may no longer be the master at
-// its address, such as a replica. Its connections should be dropped, so that the next
-// one resolves the address again.
+// Demoted reports whether err is the reply of a node that may no longer be the master at its address, such as a
+// replica. Its connections should be dropped, so that the next one resolves the address again.
 func Demoted(err error) bool { return hasCode(err, demoted) }
 
 // CutOff reports whether err is the reply of a node that may be cut off from its cluster or its replicas.
@@ -111,8 +109,7 @@ func rootCause(err error) string {
 	}
 }
 
-// Reply is an error reply of a node, without the leading "-", for packages that parse replies
-// themselves.
+// Reply is an error reply of a node, without the leading "-", for packages that parse replies themselves.
 type Reply string
 
 func (r Reply) Error() string { return string(r) }

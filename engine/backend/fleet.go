@@ -1,27 +1,23 @@
-// Package backend keeps track of the Redis nodes: which of them holds a key, and which are
-// healthy. It sends nothing but probes and requests for the topology. The packages that send
-// commands to nodes (engine/redis and engine/forward) have their own queues for each node.
+// Package backend keeps track of the Redis nodes: which of them holds a key, and which are healthy. It sends nothing
+// but probes and requests for the topology. The packages that send commands to nodes (engine/redis and engine/forward)
+// have their own queues for each node.
 //
-// A Fleet is opened from the backends of the configuration. A backend is a URL
-// (url.go): a node, the sentinels of a master, or members of a Redis Cluster. From these
-// the fleet derives a Topology (topology.go). A topology is immutable and is replaced
-// when the nodes change, so indices stay valid for as long as a user holds the topology
-// that they belong to. If there are sentinels or a cluster, a topology watcher
-// (watcher.go, sentinel.go, cluster.go) asks them in the background.
+// A Fleet is opened from the backends of the configuration. A backend is a URL (url.go): a node, the sentinels of a
+// master, or members of a Redis Cluster. From these the fleet derives a Topology (topology.go). A topology is immutable
+// and is replaced when the nodes change, so indices stay valid for as long as a user holds the topology that they
+// belong to. If there are sentinels or a cluster, a topology watcher (watcher.go, sentinel.go, cluster.go) asks them in
+// the background.
 //
-// A Node (node.go) has a client, tracked connections that can be dropped all at once
-// (connections.go), and a health (health.go): users report the result of each round trip
-// with Node.Record, and call Node.Down before the next. errors.go classifies the errors
-// of round trips, and busy.go ends a function that does not end by itself. A node that has
-// left the topology is closed a few seconds later, after the functions registered with
-// Node.OnClose have run.
+// A Node (node.go) has a client, tracked connections that can be dropped all at once (connections.go), and a health
+// (health.go): users report the result of each round trip with Node.Record, and call Node.Down before the next.
+// errors.go classifies the errors of round trips, and busy.go ends a function that does not end by itself. A node that
+// has left the topology is closed a few seconds later, after the functions registered with Node.OnClose have run.
 //
-// No reply of a node can end the process: each goroutine here runs its rounds under Guard
-// (guard.go), and a connection refuses replies that announce too much data (scanner.go).
+// No reply of a node can end the process: each goroutine here runs its rounds under Guard (guard.go), and a connection
+// refuses replies that announce too much data (scanner.go).
 //
-// Reading order: fleet.go (this file), url.go, tls.go, topology.go, node.go,
-// connections.go, scanner.go, quiet.go (go-redis's own log), health.go, errors.go,
-// kind.go, busy.go, guard.go, watcher.go, then cluster.go and sentinel.go.
+// Reading order: fleet.go (this file), url.go, tls.go, topology.go, node.go, connections.go, scanner.go, quiet.go
+// (go-redis's own log), health.go, errors.go, kind.go, busy.go, guard.go, watcher.go, then cluster.go and sentinel.go.
 package backend
 
 import (
@@ -39,24 +35,22 @@ import (
 
 // Config configures a Fleet.
 type Config struct {
-	// Backends are the nodes: redis://[user:password@]host:port[/db], rediss:// for
-	// TLS. Their order does not matter. A node's name for placement is its lower-case
-	// host:port/db with 127.0.0.1 for localhost, so a changed name moves keys.
+	// Backends are the nodes: redis://[user:password@]host:port[/db], rediss:// for TLS. Their order does not matter. A
+	// node's name for placement is its lower-case host:port/db with 127.0.0.1 for localhost, so a changed name moves
+	// keys.
 	//
-	// redis+sentinel://[user:password@]host:port,host:port/master[/db] is the master that
-	// these sentinels name; for placement its name is master/db. The sentinels' own user
-	// is given by ?sentinel_username=&sentinel_password=.
+	// redis+sentinel://[user:password@]host:port,host:port/master[/db] is the master that these sentinels name; for
+	// placement its name is master/db. The sentinels' own user is given by ?sentinel_username=&sentinel_password=.
 	//
-	// redis+cluster://[user:password@]host:port,host:port is the Redis Cluster of these
-	// nodes. It must be the only backend.
+	// redis+cluster://[user:password@]host:port,host:port is the Redis Cluster of these nodes. It must be the only
+	// backend.
 	Backends []string
 
 	// TLS configures connections to rediss backends.
 	TLS NodeTLS
 
-	// Timeout bounds a dial and a probe. Users of nodes should bound their requests by
-	// Fleet.Timeout. The default is 100 ms: well above a healthy round trip, and short
-	// for a waiting client. SetTimeout changes it.
+	// Timeout bounds a dial and a probe. Users of nodes should bound their requests by Fleet.Timeout. The default is
+	// 100 ms: well above a healthy round trip, and short for a waiting client. SetTimeout changes it.
 	Timeout time.Duration
 
 	Logger *slog.Logger     // default slog.Default()
@@ -87,8 +81,7 @@ type address struct {
 // Redis recommends at most 1000 masters in a cluster.
 const maxNodes = 4096
 
-// Recovered is called when a node answers again after it was Suspect or Down, as given by
-// was.
+// Recovered is called when a node answers again after it was Suspect or Down, as given by was.
 type Recovered func(n *Node, was Health)
 
 // Attrs returns attributes, pairs of a name and a value, for a log line that says that a node
@@ -139,8 +132,7 @@ func Open(config Config) (*Fleet, error) {
 // so that users can keep what they derive from it.
 func (f *Fleet) Topology() *Topology { return f.topology.Load() }
 
-// Check has every node probed soon, and returns at once. Without requests, nothing else would
-// show that a node is away.
+// Check has every node probed soon, and returns at once. Without requests, nothing else would show that a node is away.
 func (f *Fleet) Check() {
 	for _, n := range f.Topology().Nodes {
 		n.Check()
@@ -217,8 +209,7 @@ func (f *Fleet) SetTLS(t NodeTLS) error {
 	return nil
 }
 
-// Close closes all nodes, each after its OnClose functions. The fleet must not
-// be used afterwards.
+// Close closes all nodes, each after its OnClose functions. The fleet must not be used afterwards.
 func (f *Fleet) Close() error {
 	if f.watcher != nil {
 		f.watcher.close()

@@ -13,10 +13,9 @@ import (
 // Health says whether a node answers.
 type Health int32
 
-// After one failure a node is Suspect and still gets requests. After two
-// failures in a row it is Down, and requests are answered by their FAIL policy at once.
-// A request that is not answered in time counts as a failure only if a probe fails too, or
-// if no request was answered for lateTime: the node may be slow for the requests of one caller.
+// After one failure a node is Suspect and still gets requests. After two failures in a row it is Down, and requests are
+// answered by their FAIL policy at once. A request that is not answered in time counts as a failure only if a probe
+// fails too, or if no request was answered for lateTime: the node may be slow for the requests of one caller.
 const (
 	Up Health = iota
 	Suspect
@@ -26,9 +25,8 @@ const (
 // String returns the health as INFO shows it.
 func (s Health) String() string { return [...]string{"up", "suspect", "down"}[s] }
 
-// healthCheck tracks the health of a node. After a failure or a check, a goroutine probes the node until
-// it answers. A Suspect node is Up again after any reply, but a Down node only after the reply
-// to a probe.
+// healthCheck tracks the health of a node. After a failure or a check, a goroutine probes the node until it answers. A
+// Suspect node is Up again after any reply, but a Down node only after the reply to a probe.
 type healthCheck struct {
 	name      string                      // the node's name, for the log
 	config    *Config                     // the configuration of the fleet

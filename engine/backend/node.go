@@ -39,8 +39,7 @@ func openNode(f *Fleet, b *backend, addr string) *Node {
 	return n
 }
 
-// absentNode returns a stand-in for a node whose address is unknown. It is Down and has no
-// client. why is its Reason.
+// absentNode returns a stand-in for a node whose address is unknown. It is Down and has no client. why is its Reason.
 func absentNode(f *Fleet, name, why string) *Node {
 	n := &Node{fleet: f, name: name}
 	n.openHealth()
@@ -59,8 +58,7 @@ func (n *Node) openHealth() {
 	n.malformed = episodes.New(log, now, malformed, "node", n.name)
 }
 
-// Name returns the node's address, host:port, or host:port/db if another node is a database of the
-// same server.
+// Name returns the node's address, host:port, or host:port/db if another node is a database of the same server.
 func (n *Node) Name() string { return n.name }
 
 // Client returns the node's client, which uses RESP2 and never sends anything twice. Every
@@ -68,9 +66,8 @@ func (n *Node) Name() string { return n.name }
 // Fleet.Timeout. Client returns nil if the node's address is unknown.
 func (n *Node) Client() *redis.Client { return n.client }
 
-// Subscriber returns another client of the node, for a subscription. The caller closes it. The
-// greeting and SUBSCRIBE time out after the current Fleet.Timeout, so that the subscription can
-// be closed even if the node hangs.
+// Subscriber returns another client of the node, for a subscription. The caller closes it. The greeting and SUBSCRIBE
+// time out after the current Fleet.Timeout, so that the subscription can be closed even if the node hangs.
 func (n *Node) Subscriber() *redis.Client {
 	o := n.Options(&n.conns)
 	o.ReadTimeout, o.WriteTimeout = n.Timeout(), n.Timeout()
@@ -80,22 +77,19 @@ func (n *Node) Subscriber() *redis.Client {
 // Timeout returns how long a request may wait for the node: Fleet.Timeout.
 func (n *Node) Timeout() time.Duration { return n.fleet.Timeout() }
 
-// Clustered reports whether the node belongs to a Redis Cluster, whose keys are placed by
-// slots.
+// Clustered reports whether the node belongs to a Redis Cluster, whose keys are placed by slots.
 func (n *Node) Clustered() bool { return n.backend != nil && n.backend.kind == cluster }
 
 // Health returns the state of the node's health.
 func (n *Node) Health() Health { return n.health.state() }
 
-// Down reports whether the node's state is Down: requests should be answered by their FAIL
-// policy at once.
+// Down reports whether the node's state is Down: requests should be answered by their FAIL policy at once.
 func (n *Node) Down() bool { return Health(n.health.failures.Load()) == Down }
 
 // Reason returns why the node is not up, in a few words.
 func (n *Node) Reason() string { return n.health.reason() }
 
-// UntilProbe returns the ms until the next probe, at least 1. Before that, another attempt of a
-// client is useless.
+// UntilProbe returns the ms until the next probe, at least 1. Before that, another attempt of a client is useless.
 func (n *Node) UntilProbe() int64 { return n.health.untilProbe() }
 
 // Failures returns how many round trips failed while the node was not down.
@@ -168,9 +162,8 @@ func (n *Node) Options(conns *Connections) *redis.Options {
 	return n.fleet.options(n.backend, n.addr, conns)
 }
 
-// OnClose registers a function to be called before the node's client is closed: some time
-// after the node has left the topology, or when the fleet is closed. If the node is
-// closed already, OnClose calls f at once.
+// OnClose registers a function to be called before the node's client is closed: some time after the node has left the
+// topology, or when the fleet is closed. If the node is closed already, OnClose calls f at once.
 func (n *Node) OnClose(f func() error) {
 	n.mu.Lock()
 	closed := n.closed
@@ -233,9 +226,8 @@ func (n *Node) report() (attrs []any) {
 	return attrs
 }
 
-// poolSize is the number of connections of a node's client: two for batches in flight, one for a
-// probe, and four for packages layout, hotkeys and policy/store, which use them rarely but must
-// not make a batch wait.
+// poolSize is the number of connections of a node's client: two for batches in flight, one for a probe, and four for
+// packages layout, hotkeys and policy/store, which use them rarely but must not make a batch wait.
 const poolSize = 7
 
 // MaxConnections is the most connections to a node: those of a client with Options, and one of Subscriber.
@@ -271,8 +263,7 @@ func nameConnection(ctx context.Context, conn *redis.Conn) error {
 	return err
 }
 
-// pause waits for d, or until ctx ends or a value arrives on wake, which may be nil. It
-// returns false if ctx has ended.
+// pause waits for d, or until ctx ends or a value arrives on wake, which may be nil. It returns false if ctx has ended.
 func pause(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	select {
 	case <-ctx.Done():

@@ -5,14 +5,12 @@ import (
 	"strconv"
 )
 
-// scanner checks the replies on a connection before go-redis parses them. go-redis
-// allocates memory for as many elements or bytes as a reply announces, and uses stack for
-// each level of nesting. Running out of either ends the process. So a reply that announces
-// more than limits allow is an error, even if little of it arrives.
+// scanner checks the replies on a connection before go-redis parses them. go-redis allocates memory for as many
+// elements or bytes as a reply announces, and uses stack for each level of nesting. Running out of either ends the
+// process. So a reply that announces more than limits allow is an error, even if little of it arrives.
 //
-// It also removes push messages, which a server may send before or after any reply. They are for
-// whoever has the connection, while clients share those to nodes, and the reader takes all that
-// arrives for replies.
+// It also removes push messages, which a server may send before or after any reply. They are for whoever has the
+// connection, while clients share those to nodes, and the reader takes all that arrives for replies.
 type scanner struct {
 	limits scanLimits
 
@@ -64,8 +62,7 @@ func (s *scanner) feed(p []byte) (kept int, err error) {
 	return kept, nil
 }
 
-// part checks what belongs together at the start of p: the rest of a string or of a line. It returns
-// its size.
+// part checks what belongs together at the start of p: the rest of a string or of a line. It returns its size.
 func (s *scanner) part(p []byte) (int, error) {
 	if s.skip > 0 {
 		n := min(s.skip, int64(len(p)))

@@ -129,10 +129,9 @@ func (b *backend) takeSentinelUser(query string) string {
 	return values.Encode()
 }
 
-// name returns the backend's name for placement: master/db for sentinels, else host:port/db.
-// Different spellings of one address have the same name, so that they place keys alike: the name
-// is in lower case, with a port without leading zeros, an IP address in its shortest form, and
-// 127.0.0.1 for localhost.
+// name returns the backend's name for placement: master/db for sentinels, else host:port/db. Different spellings of one
+// address have the same name, so that they place keys alike: the name is in lower case, with a port without leading
+// zeros, an IP address in its shortest form, and 127.0.0.1 for localhost.
 func (b *backend) name() string { return b.server() + "/" + strconv.Itoa(b.options.DB) }
 
 // server returns the backend's name without the database.

@@ -15,13 +15,11 @@ import (
 	"github.com/rlproxy/rlproxy/shard"
 )
 
-// watcher keeps the topology current if there are sentinels or a cluster. It asks them at
-// regular intervals, soon after a node has failed or turns out to be demoted or cut off, and when a
-// node replies that a slot has moved.
+// watcher keeps the topology current if there are sentinels or a cluster. It asks them at regular intervals, soon after
+// a node has failed or turns out to be demoted or cut off, and when a node replies that a slot has moved.
 //
-// Each master has its own queues, pool and health, so a master that hangs delays only its
-// own keys. go-redis's cluster client is not used because it has one queue for all masters
-// and repeats commands that may have been applied.
+// Each master has its own queues, pool and health, so a master that hangs delays only its own keys. go-redis's cluster
+// client is not used because it has one queue for all masters and repeats commands that may have been applied.
 type watcher struct {
 	fleet    *Fleet
 	backends []*backend
@@ -293,8 +291,7 @@ func (w *watcher) client(b *backend, addr string) *redis.Client {
 	return w.clients[at]
 }
 
-// within returns the context of one request for the topology. It has a timeout of at least
-// minPause.
+// within returns the context of one request for the topology. It has a timeout of at least minPause.
 func (w *watcher) within(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, max(w.fleet.Timeout(), minPause))
 }

@@ -155,8 +155,7 @@ func (e *Engine) apply(h *stripe, t *target, r *engine.Request) {
 	}
 }
 
-// reserve adds bytes to the memory in use, and reports whether they fit within
-// MaxMemory. Negative amounts always do.
+// reserve adds bytes to the memory in use, and reports whether they fit within MaxMemory. Negative amounts always do.
 func (e *Engine) reserve(bytes int64) bool {
 	if bytes == 0 {
 		return true

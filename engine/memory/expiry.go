@@ -35,9 +35,8 @@ func (e *Engine) sweepAll(clock int64) bool {
 	return true
 }
 
-// sweep drops a stripe's keys that have expired before clock. It visits a key when the
-// expiry is reached that the key had at the last visit: at most once per lifetime of
-// a charge.
+// sweep drops a stripe's keys that have expired before clock. It visits a key when the expiry is reached that the key
+// had at the last visit: at most once per lifetime of a charge.
 func (e *Engine) sweep(h *stripe, clock int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

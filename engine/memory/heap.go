@@ -1,9 +1,8 @@
 package memory
 
-// dueHeap is a min-heap of a stripe's keys by due time. A key's expiry changes with
-// every charge, but its due time is updated only when it is reached, so that decisions
-// do not touch the heap. Unlike container/heap it calls no method of an interface, and
-// grows by an eighth.
+// dueHeap is a min-heap of a stripe's keys by due time. A key's expiry changes with every charge, but its due time is
+// updated only when it is reached, so that decisions do not touch the heap. Unlike container/heap it calls no method of
+// an interface, and grows by an eighth.
 type dueHeap []*record
 
 // add adds k.

@@ -14,8 +14,7 @@ func (e *Engine) inspect(clock int64, name []byte) []engine.Inspection {
 	return h.describe(key, clock)
 }
 
-// describe describes the key's states that still matter, in the order of
-// RL.INSPECT.
+// describe describes the key's states that still matter, in the order of RL.INSPECT.
 func (h *stripe) describe(k *record, clock int64) []engine.Inspection {
 	now, end, book := max(clock, k.newest()), k.end(), h.books[k]
 	if book != nil { // the end of its ids does not matter: they are no states

@@ -1,16 +1,13 @@
-// Package memory is the embedded engine: it keeps state in this process, behind
-// sharded locks. It runs when no backend is configured, and decides for FAIL LOCAL
-// while a node does not answer.
+// Package memory is the embedded engine: it keeps state in this process, behind sharded locks. It runs when no backend
+// is configured, and decides for FAIL LOCAL while a node does not answer.
 //
-// A key is a record with a state for each algorithm, window and number of buckets
-// of its requests (stripe.go). A decision finds the states, reads and charges
-// them through package limit, and accounts for their memory (decide.go). A key is
-// dropped once it can no longer matter (expiry.go, heap.go). Few keys have holds and
-// remembered ids (hold.go). A multi-key request is decided under the locks of all its keys
-// (multikey.go).
+// A key is a record with a state for each algorithm, window and number of buckets of its requests (stripe.go). A
+// decision finds the states, reads and charges them through package limit, and accounts for their memory (decide.go). A
+// key is dropped once it can no longer matter (expiry.go, heap.go). Few keys have holds and remembered ids (hold.go). A
+// multi-key request is decided under the locks of all its keys (multikey.go).
 //
-// Reading order: memory.go (this file), stripe.go, decide.go, hold.go, multikey.go, expiry.go,
-// heap.go, inspect.go (for RL.INSPECT), take.go (for writing back what FAIL LOCAL counted).
+// Reading order: memory.go (this file), stripe.go, decide.go, hold.go, multikey.go, expiry.go, heap.go, inspect.go (for
+// RL.INSPECT), take.go (for writing back what FAIL LOCAL counted).
 package memory
 
 import (
@@ -38,13 +35,11 @@ type Config struct {
 	// Settings are the initial settings.
 	Settings
 
-	// Logger gets a line when memory is full, and one every minute while it is; nil means
-	// slog.Default().
+	// Logger gets a line when memory is full, and one every minute while it is; nil means slog.Default().
 	Logger *slog.Logger
 }
 
-// Settings are the FAIL policies for requests whose key cannot be stored. Configure
-// changes them.
+// Settings are the FAIL policies for requests whose key cannot be stored. Configure changes them.
 type Settings struct {
 	// Fail answers a request that names no FAIL policy. FailDefault and FailLocal mean
 	// FailClosed, as there is no other engine.
@@ -74,9 +69,8 @@ type Engine struct {
 	done sync.WaitGroup
 }
 
-// Stripes is the number of locks, and of the parts into which the keys are divided.
-// It is large enough that sessions seldom contend for a lock and that an operation on
-// a whole stripe holds its lock briefly.
+// Stripes is the number of locks, and of the parts into which the keys are divided. It is large enough that sessions
+// seldom contend for a lock and that an operation on a whole stripe holds its lock briefly.
 const Stripes = 256
 
 // sweepEvery is how often the janitor looks for expired keys.
@@ -92,8 +86,7 @@ func Open(cfg Config) *Engine {
 	return e
 }
 
-// New returns an empty engine without a janitor: expired keys stay until memory is
-// needed.
+// New returns an empty engine without a janitor: expired keys stay until memory is needed.
 func New(cfg Config) *Engine {
 	if cfg.Now == nil {
 		cfg.Now = time.Now

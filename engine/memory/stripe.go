@@ -26,9 +26,8 @@ type record struct {
 	book   bool  // the key has a book, see hold.go
 }
 
-// The cost of a key in addition to its bytes and its states' data. A slot is a string
-// and a pointer in a map that is three fifths full, on average, and a pointer in a heap
-// with an eighth to spare.
+// The cost of a key in addition to its bytes and its states' data. A slot is a string and a pointer in a map that is
+// three fifths full, on average, and a pointer in a heap with an eighth to spare.
 const (
 	stateBytes  = int64(unsafe.Sizeof(state{}))
 	recordBytes = int64(unsafe.Sizeof(record{}))

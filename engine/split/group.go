@@ -96,8 +96,7 @@ func (g *group) decode(c *Call) (*wire.HomeReply, *Failure) {
 	return reply, nil
 }
 
-// call returns the call that asks the home for the group. shards is the number of shards that
-// the key should have.
+// call returns the call that asks the home for the group. shards is the number of shards that the key should have.
 func (g *group) call(shards int) *Call {
 	r := g.request()
 	asked := wire.NewLend(&r.Spec, shards, g.flow.HomeRequest())

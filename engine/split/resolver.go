@@ -10,9 +10,8 @@ import (
 	"github.com/rlproxy/rlproxy/shard/lease"
 )
 
-// resolver takes refused requests to the key's home, for all requests with the same limits. One
-// goroutine calls the home and recalls shards. Groups that arrive meanwhile wait for the next
-// round.
+// resolver takes refused requests to the key's home, for all requests with the same limits. One goroutine calls the
+// home and recalls shards. Groups that arrive meanwhile wait for the next round.
 type resolver struct {
 	s         *Splitter
 	id        resolverID
@@ -77,8 +76,7 @@ func (f *resolver) take(idle bool) []*group {
 // after a few if shards get loans meanwhile.
 const maxRecalls = 32
 
-// round asks the home for every group, and recalls the shards that it names. It
-// returns the groups that are still open.
+// round asks the home for every group, and recalls the shards that it names. It returns the groups that are still open.
 func (f *resolver) round(open []*group) []*group {
 	open = slices.DeleteFunc(f.askHome(f.dropLate(f.answerKnown(open))), func(g *group) bool {
 		if g.recalled++; g.recalled <= maxRecalls {
@@ -96,8 +94,7 @@ func (f *resolver) round(open []*group) []*group {
 	return open
 }
 
-// answerKnown answers requests that a remembered denial covers, and returns the groups that have
-// others.
+// answerKnown answers requests that a remembered denial covers, and returns the groups that have others.
 func (f *resolver) answerKnown(open []*group) []*group {
 	memory := f.s.config.Denials
 	if memory == nil {
@@ -145,8 +142,7 @@ func (f *resolver) dropLate(open []*group) []*group {
 	})
 }
 
-// askHome asks the home for every group and answers those that it decides. It
-// returns the others.
+// askHome asks the home for every group and answers those that it decides. It returns the others.
 func (f *resolver) askHome(open []*group) []*group {
 	if len(open) == 0 {
 		return nil

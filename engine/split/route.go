@@ -6,11 +6,10 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// The answers to the requests of one connection about a split key must be as if the requests
-// had come one by one, although the key's shards and its home answer at different times. So
-// equal requests of a pipeline go to one shard. Equal requests with IDs are an exception: each
-// goes to the shard of its ID, because near the limit any of them may be the one that is denied.
-// A request that differs from those before it waits for them.
+// The answers to the requests of one connection about a split key must be as if the requests had come one by one,
+// although the key's shards and its home answer at different times. So equal requests of a pipeline go to one shard.
+// Equal requests with IDs are an exception: each goes to the shard of its ID, because near the limit any of them may be
+// the one that is denied. A request that differs from those before it waits for them.
 
 // Routes holds the routes of the requests of one run: the requests of a pipeline that are sent
 // at the same time. The zero Routes is an empty run.
@@ -25,9 +24,8 @@ type route struct {
 	waiting bool // shards are being recalled, so first joins the resolver and asks no shard
 }
 
-// Route returns the shard that a request asks first. waits is true if no shard should be
-// asked, because none could admit the request: pass it to Resolve. ok is false if the request
-// must wait until those of the run are answered.
+// Route returns the shard that a request asks first. waits is true if no shard should be asked, because none could
+// admit the request: pass it to Resolve. ok is false if the request must wait until those of the run are answered.
 func (s *Splitter) Route(rs *Routes, r *engine.Request) (shard int, waits, ok bool) {
 	n := s.wanted(r)
 	split := n > 1 || s.Shards(r.Key) > 1
@@ -65,8 +63,7 @@ func (s *Splitter) Route(rs *Routes, r *engine.Request) (shard int, waits, ok bo
 // Splits reports whether the key of r is known to be split, or r wants it to be split.
 func (s *Splitter) Splits(r *engine.Request) bool { return s.wanted(r) > 1 || s.Shards(r.Key) > 1 }
 
-// recalling reports whether the resolver of r's limits is recalling shards, so that no shard
-// could admit r.
+// recalling reports whether the resolver of r's limits is recalling shards, so that no shard could admit r.
 func (s *Splitter) recalling(r *engine.Request) bool {
 	if s.known.Load() == 0 || !lendable(r) {
 		return false

@@ -1,19 +1,16 @@
 // Package split answers requests about split keys, by the protocol of package lease.
 //
-// A request about a split key first goes to one of the key's shards, in the same batches as all
-// other requests. Route chooses the shard (route.go, spread.go). Usually the shard admits the
-// request out of what the home has lent, and this package has nothing more to do. Resolve takes
-// requests that a shard refuses, or that the home cannot decide alone, to the home (group.go,
-// resolver.go). The home decides them, or names shards whose units must be recalled first.
-// Requests that concern a whole key (RL.INSPECT, RL.RESET and those with cost 0) go to the home
-// and the shards (whole.go). The number of shards of a key comes from the request, the
-// configuration, or measured load (load.go).
+// A request about a split key first goes to one of the key's shards, in the same batches as all other requests. Route
+// chooses the shard (route.go, spread.go). Usually the shard admits the request out of what the home has lent, and this
+// package has nothing more to do. Resolve takes requests that a shard refuses, or that the home cannot decide alone, to
+// the home (group.go, resolver.go). The home decides them, or names shards whose units must be recalled first. Requests
+// that concern a whole key (RL.INSPECT, RL.RESET and those with cost 0) go to the home and the shards (whole.go). The
+// number of shards of a key comes from the request, the configuration, or measured load (load.go).
 //
-// Decisions are made by the functions on the nodes, which the interface Nodes calls. They do not
-// depend on what this package remembers: a proxy that knows less only makes more calls.
+// Decisions are made by the functions on the nodes, which the interface Nodes calls. They do not depend on what this
+// package remembers: a proxy that knows less only makes more calls.
 //
-// Reading order: split.go (this file), route.go, spread.go, load.go, resolver.go,
-// group.go, whole.go.
+// Reading order: split.go (this file), route.go, spread.go, load.go, resolver.go, group.go, whole.go.
 package split
 
 import (
@@ -35,16 +32,13 @@ const leaseMs = 1000
 
 // Nodes calls the nodes that have the shards of a key.
 type Nodes interface {
-	// Topology returns the placement of shards on nodes. While nothing changes it returns the
-	// same pointer.
+	// Topology returns the placement of shards on nodes. While nothing changes it returns the same pointer.
 	Topology() *backend.Topology
 
-	// Call runs calls about one key on the nodes, and returns when each call has its Reply or
-	// its Failure.
+	// Call runs calls about one key on the nodes, and returns when each call has its Reply or its Failure.
 	Call(key []byte, calls []*Call)
 
-	// Post starts a call about a key on a node, and returns at once. Its result is not
-	// reported.
+	// Post starts a call about a key on a node, and returns at once. Its result is not reported.
 	Post(key []byte, call *Call)
 }
 
@@ -96,9 +90,8 @@ type Settings struct {
 	// request's own SHARDS takes precedence.
 	Rules []Rule
 
-	// Threshold is the rate of charging calls per second about one key on one node, from all
-	// proxies together, at which the key is split over all nodes; 0: never. If requests are
-	// pipelined, one call may decide many of them.
+	// Threshold is the rate of charging calls per second about one key on one node, from all proxies together, at which
+	// the key is split over all nodes; 0: never. If requests are pipelined, one call may decide many of them.
 	Threshold int64
 }
 
@@ -138,8 +131,7 @@ type Splitter struct {
 	homeCalls, loans, recalls, rounds atomic.Int64 // for INFO
 }
 
-// New returns a Splitter that knows no split key. Before Configure it splits keys only if a
-// request has SHARDS.
+// New returns a Splitter that knows no split key. Before Configure it splits keys only if a request has SHARDS.
 func New(config Config, nodes Nodes) *Splitter {
 	s := &Splitter{config: config, nodes: nodes, spreads: map[string]*spread{}, resolvers: map[resolverID]*resolver{}}
 	s.live.Store(new(Settings))
@@ -215,8 +207,7 @@ func (s *Splitter) resolve(requests []*Request) {
 	resolved.Wait()
 }
 
-// joins reports whether r can be resolved together with other: the requests are equal, and one
-// refusal is for both.
+// joins reports whether r can be resolved together with other: the requests are equal, and one refusal is for both.
 func (r *Request) joins(other *Request) bool {
 	return r.Op == engine.OpDecide && r.Refusal == other.Refusal && r.Repeats(other.Request)
 }

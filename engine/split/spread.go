@@ -47,16 +47,14 @@ const (
 	sweepEvery = 1000                // ms between two searches for spreads that are not needed any more
 	keepFor    = leaseMs + coolAfter // ms for which a spread is kept that is not needed
 
-	// turnFor is the length of a turn in ms, once all shards hold units. Before that, a turn
-	// lasts for 1 ms. Long turns are faster, because the node's caches are cold at the first
-	// request of a turn.
+	// turnFor is the length of a turn in ms, once all shards hold units. Before that, a turn lasts for 1 ms. Long turns
+	// are faster, because the node's caches are cold at the first request of a turn.
 	turnFor = 8
 )
 
-// choose returns the number of the shard, out of n, that r asks first. Requests with the same
-// ID ask the same shard. Others ask the shard previous, to which equal requests before them went, if
-// previous is not negative, else the next one in turn that may have room. If no shard has room,
-// choose returns 0, the home.
+// choose returns the number of the shard, out of n, that r asks first. Requests with the same ID ask the same shard.
+// Others ask the shard previous, to which equal requests before them went, if previous is not negative, else the next
+// one in turn that may have room. If no shard has room, choose returns 0, the home.
 func (s *Splitter) choose(r *engine.Request, n, previous int) int {
 	now := s.now()
 	s.mu.Lock()
@@ -112,8 +110,7 @@ func (s *Splitter) spread(key []byte, n int) *spread {
 	return l
 }
 
-// drop forgets a spread. From then on requests about its key go to the home, and leases expire.
-// mu is held.
+// drop forgets a spread. From then on requests about its key go to the home, and leases expire. mu is held.
 func (s *Splitter) drop(key string, l *spread) {
 	delete(s.spreads, key)
 	s.memory -= l.memory(len(key))
@@ -144,8 +141,7 @@ func (s *Splitter) count() {
 	s.PossiblySplit.Store(int64(len(s.spreads) + len(s.live.Load().Rules)))
 }
 
-// learn stores the number of shards that the home says the key has. Below 2, the home says that
-// the key is not split.
+// learn stores the number of shards that the home says the key has. Below 2, the home says that the key is not split.
 func (s *Splitter) learn(key []byte, shards int) {
 	if shards < 2 && s.known.Load() == 0 {
 		return

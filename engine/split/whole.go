@@ -11,8 +11,7 @@ import (
 	"github.com/rlproxy/rlproxy/shard/lease"
 )
 
-// whole answers equal requests that concern a split key as a whole: requests with cost 0,
-// RL.INSPECT and RL.RESET.
+// whole answers equal requests that concern a split key as a whole: requests with cost 0, RL.INSPECT and RL.RESET.
 type whole struct {
 	s        *Splitter
 	requests []*Request                        // equal requests
@@ -140,8 +139,7 @@ func (w *whole) inspect() *Failure {
 	return nil
 }
 
-// addUnreachable adds a shard that is unreachable or has lost its memory: everything that it was
-// lent counts as used.
+// addUnreachable adds a shard that is unreachable or has lost its memory: everything that it was lent counts as used.
 func (w *whole) addUnreachable(shard int, recalls []lease.Recall) *Failure {
 	i := slices.IndexFunc(recalls, func(r lease.Recall) bool { return r.Shard == shard })
 	if i < 0 {
@@ -162,8 +160,7 @@ func (w *whole) addUnreachable(shard int, recalls []lease.Recall) *Failure {
 	return nil
 }
 
-// lentOf returns what the home has lent of a state to all shards. It asks the home once for each
-// state.
+// lentOf returns what the home has lent of a state to all shards. It asks the home once for each state.
 func (w *whole) lentOf(state lease.StateName) ([]wire.Loaned, *Failure) {
 	s := limit.Spec{Kind: limit.Kind(state.Kind), N: 1, Param: max(state.Buckets, 1)}
 	lent, asked := w.lent[state]

@@ -38,8 +38,7 @@ func New() (*Poller, error) {
 	return s, nil
 }
 
-// Add adds a descriptor. id identifies it in events. If it can be read already, there is an event at
-// once.
+// Add adds a descriptor. id identifies it in events. If it can be read already, there is an event at once.
 func (s *Poller) Add(conn syscall.RawConn, id int64) error {
 	return s.control(conn, syscall.EPOLL_CTL_ADD, &syscall.EpollEvent{
 		Events: syscall.EPOLLIN | syscall.EPOLLRDHUP | 1<<31, // EPOLLET, which is negative in package syscall

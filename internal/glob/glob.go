@@ -1,12 +1,11 @@
-// Package glob matches byte strings against patterns as Redis does, in time linear in the length of
-// the string for any one pattern.
+// Package glob matches byte strings against patterns as Redis does, in time linear in the length of the string for any
+// one pattern.
 //
-// In every pattern, * stands for any bytes, including none. A matcher that tries all
-// combinations of the lengths of the stars needs exponential time for patterns such as
+// In every pattern, * stands for any bytes, including none. A matcher that tries all combinations of the lengths of the
+// stars needs exponential time for patterns such as
 // *a*a*a*b. This one backtracks only to the last star: if the text between two stars has
-// been found, a later occurrence of it cannot help what follows. So each byte of the
-// string is compared with each element of the pattern at most once, and nothing is
-// allocated.
+// been found, a later occurrence of it cannot help what follows. So each byte of the string is compared with each
+// element of the pattern at most once, and nothing is allocated.
 package glob
 
 // Match reports whether s matches a pattern: * stands for any bytes, ? for one byte, [a-z]
@@ -60,8 +59,7 @@ func one(pattern string, c byte) int {
 	return 0
 }
 
-// set reports whether c is in the set at the start of a pattern, and returns the length
-// of the set in the pattern.
+// set reports whether c is in the set at the start of a pattern, and returns the length of the set in the pattern.
 func set(pattern string, c byte) (in bool, n int) {
 	i := 1
 	not := i < len(pattern) && pattern[i] == '^'

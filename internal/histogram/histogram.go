@@ -1,8 +1,7 @@
 // Package histogram counts durations. Its histograms can be read while durations are being added.
 //
-// The buckets are log-linear, as in HdrHistogram (Gil Tene, hdrhistogram.org): each power
-// of two is divided into eight equal parts, so a quantile is at most an eighth too high.
-// The bounds include every power of two of microseconds.
+// The buckets are log-linear, as in HdrHistogram (Gil Tene, hdrhistogram.org): each power of two is divided into eight
+// equal parts, so a quantile is at most an eighth too high. The bounds include every power of two of microseconds.
 package histogram
 
 import (
@@ -19,8 +18,7 @@ const (
 	buckets  = octaves * parts          // number of buckets
 )
 
-// H is a histogram of durations. The zero H is empty. It is safe for concurrent use, takes
-// 2 KB and never allocates.
+// H is a histogram of durations. The zero H is empty. It is safe for concurrent use, takes 2 KB and never allocates.
 type H struct {
 	counts [buckets]atomic.Int64 // durations in each bucket
 	sum    atomic.Int64          // sum of the durations, in ns

@@ -1,5 +1,4 @@
-// Package proxytest starts rlproxy processes for tests, on free ports, and talks to them
-// in plain RESP.
+// Package proxytest starts rlproxy processes for tests, on free ports, and talks to them in plain RESP.
 package proxytest
 
 import (
@@ -10,12 +9,10 @@ import (
 	"testing"
 )
 
-// Binary is the path of the rlproxy under test. Main builds it once, with the race detector if the
-// tests use it.
+// Binary is the path of the rlproxy under test. Main builds it once, with the race detector if the tests use it.
 var Binary string
 
-// Main builds the package in folder as Binary and runs the tests. It returns the exit code for
-// TestMain.
+// Main builds the package in folder as Binary and runs the tests. It returns the exit code for TestMain.
 func Main(m *testing.M, folder string) int {
 	dir, err := os.MkdirTemp("", "rlproxy-tests-")
 	if err != nil {

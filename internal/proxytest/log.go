@@ -5,8 +5,7 @@ import (
 	"sync"
 )
 
-// LockedBuffer is a buffer that several goroutines may use at once, for a log that is read while
-// it is being written.
+// LockedBuffer is a buffer that several goroutines may use at once, for a log that is read while it is being written.
 type LockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

@@ -12,8 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Patience is the time limit for events that should happen at once. It is long enough for a busy
-// machine.
+// Patience is the time limit for events that should happen at once. It is long enough for a busy machine.
 const Patience = 20 * time.Second
 
 // Process is a program that a test started.
@@ -23,8 +22,7 @@ type Process struct {
 	exited chan struct{} // closed once the process has ended
 }
 
-// Spawn starts a program that is killed when the test ends. If the test fails, its
-// output is logged.
+// Spawn starts a program that is killed when the test ends. If the test fails, its output is logged.
 func Spawn(t testing.TB, name string, args ...string) *Process {
 	t.Helper()
 	// #nosec G204 -- the test's own arguments
@@ -60,8 +58,7 @@ func (p *Process) Signal(t testing.TB, sig syscall.Signal) {
 	require.NoError(t, p.Cmd.Process.Signal(sig))
 }
 
-// Exit waits for the end of the process and returns its exit code, or -1 if a signal
-// ended it.
+// Exit waits for the end of the process and returns its exit code, or -1 if a signal ended it.
 func (p *Process) Exit(t testing.TB) int {
 	t.Helper()
 	select {

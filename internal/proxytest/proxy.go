@@ -15,8 +15,7 @@ type Proxy struct {
 
 var listening = regexp.MustCompile(`msg=listening address=(\S+)`)
 
-// Start starts an rlproxy and waits until it listens. It uses a free port unless args contain a
-// port.
+// Start starts an rlproxy and waits until it listens. It uses a free port unless args contain a port.
 func Start(t testing.TB, args ...string) *Proxy {
 	t.Helper()
 	p := &Proxy{Process: Spawn(t, Binary, append([]string{"--bind", "127.0.0.1", "--port", "0"}, args...)...)}

@@ -10,16 +10,14 @@ import (
 	"time"
 )
 
-// Conn is a connection that sends commands and parses replies, without interpreting
-// them.
+// Conn is a connection that sends commands and parses replies, without interpreting them.
 type Conn struct {
 	net.Conn
 	r *bufio.Reader
 }
 
-// The types of replies that have no Go type of their own. The others are int64, string for a bulk
-// string, []any for an array, []any of alternating keys and values for a RESP3 map, and nil for a
-// null.
+// The types of replies that have no Go type of their own. The others are int64, string for a bulk string, []any for an
+// array, []any of alternating keys and values for a RESP3 map, and nil for a null.
 type (
 	// Status is a simple string.
 	Status string
@@ -120,8 +118,7 @@ func (c *Conn) ReadReply() (any, error) {
 	return nil, fmt.Errorf("unknown reply type: %q", l)
 }
 
-// Decision is the five integers of a rate-limit reply: allowed, limit, remaining,
-// retry after, reset after.
+// Decision is the five integers of a rate-limit reply: allowed, limit, remaining, retry after, reset after.
 type Decision [5]int64
 
 // ToDecision converts a reply to a Decision.

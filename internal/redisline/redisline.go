@@ -1,11 +1,10 @@
 // Package redisline splits a line into words, as Redis splits inline commands and lines of its configuration.
 package redisline
 
-// Split splits a line by Redis's rules: words are separated by white space; "..." may contain
-// white space and \n \r \t \b \a \" \\ and \xHH; '...' may contain white space and \'; a
-// quote may open inside a word, as in a"b c", which is the word ab c, and a closing quote must
-// end its word. The words are copies. Split returns false if a quote is not closed, or is
-// closed in the middle of a word.
+// Split splits a line by Redis's rules: words are separated by white space; "..." may contain white space and \n \r \t
+// \b \a \" \\ and \xHH; '...' may contain white space and \'; a quote may open inside a word, as in a"b c", which is
+// the word ab c, and a closing quote must end its word. The words are copies. Split returns false if a quote is not
+// closed, or is closed in the middle of a word.
 func Split(line []byte) (words [][]byte, ok bool) {
 	text := make([]byte, 0, len(line)) // backs the words; never longer than the line
 	for i := 0; ; {
@@ -37,8 +36,7 @@ func Count(line []byte) (n int) {
 	return n
 }
 
-// appendWord appends the word at the start of s to dst. It returns how many bytes
-// of s the word took.
+// appendWord appends the word at the start of s to dst. It returns how many bytes of s the word took.
 func appendWord(dst, s []byte) ([]byte, int, bool) {
 	for i := 0; i < len(s); i++ {
 		switch c := s[i]; c {
@@ -59,8 +57,7 @@ func appendWord(dst, s []byte) ([]byte, int, bool) {
 	return dst, len(s), true
 }
 
-// appendQuoted appends the text of s up to the closing quote and returns the quote's
-// index, or len(s) if there is none.
+// appendQuoted appends the text of s up to the closing quote and returns the quote's index, or len(s) if there is none.
 func appendQuoted(dst, s []byte, quote byte) ([]byte, int) {
 	for i := 0; i < len(s); i++ {
 		c := s[i]

@@ -37,8 +37,7 @@ func StartClocked(t testing.TB) *Server {
 	return start(t, []Option{OwnClocks(t)})
 }
 
-// StepClock sets the server's clock ahead of the machine's, or back if ahead is negative. The change
-// is immediate.
+// StepClock sets the server's clock ahead of the machine's, or back if ahead is negative. The change is immediate.
 func (s *Server) StepClock(ahead time.Duration) {
 	s.t.Helper()
 	s.setClock(ahead.Nanoseconds(), 0)

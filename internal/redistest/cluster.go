@@ -22,15 +22,13 @@ type Cluster struct {
 // clusterTimeout is the cluster-node-timeout in ms, after which nodes consider another one failed.
 const clusterTimeout = 1000
 
-// StartCluster runs a cluster whose masters have equal numbers of slots, and waits until
-// it is up. announce, if not nil, returns the port that a node announces to clients, for
-// tests with a proxy in front of each node.
+// StartCluster runs a cluster whose masters have equal numbers of slots, and waits until it is up. announce, if not
+// nil, returns the port that a node announces to clients, for tests with a proxy in front of each node.
 func StartCluster(t testing.TB, masters int, announce func(addr string) int, options ...Option) *Cluster {
 	return startCluster(t, masters, masters, announce, options)
 }
 
-// StartReplicated runs a cluster in which each master has a replica: node i + masters is
-// the replica of node i.
+// StartReplicated runs a cluster in which each master has a replica: node i + masters is the replica of node i.
 func StartReplicated(t testing.TB, masters int, options ...Option) *Cluster {
 	return startCluster(t, masters, 2*masters, nil, options)
 }
@@ -127,8 +125,7 @@ func (s *Server) Slots() ([]redis.ClusterSlot, error) {
 	return cmd.Result()
 }
 
-// Master returns the index of the node that serves a slot, according to the first node
-// that answers.
+// Master returns the index of the node that serves a slot, according to the first node that answers.
 func (c *Cluster) Master(slot int) int {
 	c.t.Helper()
 	for _, n := range c.Nodes {
@@ -151,8 +148,7 @@ func (c *Cluster) Master(slot int) int {
 	return -1
 }
 
-// Move moves a slot and its keys from one node to another, one key at a time. It calls
-// step after each step.
+// Move moves a slot and its keys from one node to another, one key at a time. It calls step after each step.
 func (c *Cluster) Move(slot, from, to int, step func()) {
 	c.t.Helper()
 	c.agree()

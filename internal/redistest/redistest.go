@@ -128,8 +128,7 @@ func (s *Server) Kill() {
 	}
 }
 
-// Pause suspends the process, and returns once it is suspended. The process keeps its connections
-// but answers nothing.
+// Pause suspends the process, and returns once it is suspended. The process keeps its connections but answers nothing.
 func (s *Server) Pause() {
 	s.t.Helper()
 	require.NoError(s.t, s.cmd.Process.Signal(syscall.SIGSTOP))

@@ -35,8 +35,7 @@ const FailoverTimeout = 3 * time.Second
 // nothing for 30 s.
 const tiltPeriod = time.Second
 
-// StartGuarded runs a master, its replica and three sentinels, and waits until they know
-// each other.
+// StartGuarded runs a master, its replica and three sentinels, and waits until they know each other.
 func StartGuarded(t testing.TB, options ...Option) *Guarded {
 	t.Helper()
 	options = append(options, remembers)
@@ -83,8 +82,7 @@ func (g *Guarded) URL() string {
 	return "redis+sentinel://" + strings.Join(addrs, ",") + "/" + SentinelName
 }
 
-// StartSentinel runs a sentinel that monitors the master at host:port, with a quorum of
-// two.
+// StartSentinel runs a sentinel that monitors the master at host:port, with a quorum of two.
 func StartSentinel(t testing.TB, master string) *Server {
 	host, port, err := net.SplitHostPort(master)
 	require.NoError(t, err)

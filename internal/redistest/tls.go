@@ -18,10 +18,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TLS makes a server accept TLS connections at Secure, and the nodes of a cluster announce that
-// port. authority, certificate and key are the paths of an authority's certificate, a certificate
-// that it signed, and the key of that. Clients need a certificate too. The port without TLS stays
-// open for the test's own commands.
+// TLS makes a server accept TLS connections at Secure, and the nodes of a cluster announce that port. authority,
+// certificate and key are the paths of an authority's certificate, a certificate that it signed, and the key of that.
+// Clients need a certificate too. The port without TLS stays open for the test's own commands.
 func TLS(authority, certificate, key string) Option {
 	return func(s *Server) {
 		port := strconv.Itoa(FreePort(s.t))
@@ -32,9 +31,8 @@ func TLS(authority, certificate, key string) Option {
 	}
 }
 
-// Certificates writes an authority's certificate, a certificate that it issued for
-// 127.0.0.1 and the name limits.test, and the key of that certificate. Servers and clients
-// can use it. Certificates returns the paths.
+// Certificates writes an authority's certificate, a certificate that it issued for 127.0.0.1 and the name limits.test,
+// and the key of that certificate. Servers and clients can use it. Certificates returns the paths.
 func Certificates(t testing.TB) (authority, certificate, key string) {
 	t.Helper()
 	dir := t.TempDir()

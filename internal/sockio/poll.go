@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// If a single client sends requests one at a time, most of the latency is spent on waking threads
-// and idle cores. A reader that polls for a short time avoids that. It polls only while no other
-// socket is in use, because polling takes time from others, and only while polling succeeds often
-// enough.
+// If a single client sends requests one at a time, most of the latency is spent on waking threads and idle cores. A
+// reader that polls for a short time avoids that. It polls only while no other socket is in use, because polling takes
+// time from others, and only while polling succeeds often enough.
 const (
 	pollTime  = 100 * time.Microsecond // how long a reader polls
 	soon      = 2 * pollTime           // a shorter wait than this is a reason to poll the next time

@@ -31,9 +31,8 @@ func Raw(conn net.Conn) syscall.RawConn {
 	return raw
 }
 
-// SkipEmptyReads returns raw with another Read method: if nothing has arrived, it returns at once
-// without calling its function. It is for callers that only check whether anything has arrived.
-// Only one goroutine at a time may call Read.
+// SkipEmptyReads returns raw with another Read method: if nothing has arrived, it returns at once without calling its
+// function. It is for callers that only check whether anything has arrived. Only one goroutine at a time may call Read.
 func SkipEmptyReads(raw syscall.RawConn) syscall.RawConn {
 	s := &skipping{RawConn: raw}
 	s.look = func(fd uintptr) { s.empty = empty(fd) }

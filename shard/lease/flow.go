@@ -5,8 +5,7 @@ import "slices"
 // Step is what a proxy does next with a demand.
 type Step uint8
 
-// The steps. AskShard and AskHome may charge units and are never sent twice. A recall is
-// idempotent and may be.
+// The steps. AskShard and AskHome may charge units and are never sent twice. A recall is idempotent and may be.
 const (
 	AskShard     Step = iota // Send Demand to Shard.
 	AskHome                  // Send HomeRequest to the home.
@@ -14,9 +13,8 @@ const (
 	Finished                 // Granted requests were admitted, the others are denied.
 )
 
-// Flow is the sequence of steps by which a proxy decides one demand on a split key. If the
-// proxy crashes on the way, some rights stay unused until they are recalled or expire. No
-// right is ever used twice.
+// Flow is the sequence of steps by which a proxy decides one demand on a split key. If the proxy crashes on the way,
+// some rights stay unused until they are recalled or expire. No right is ever used twice.
 type Flow struct {
 	Step    Step     // What to do next.
 	Shard   int      // Shard that is asked first; 0 for the home.
@@ -56,9 +54,8 @@ func (f *Flow) FromShard(granted int64, refusal Refusal) {
 	f.request.Refusal, f.Step = &refusal, AskHome
 }
 
-// ShardUnreachable continues the flow when the demand is known not to have reached the
-// shard. If it may have, the caller must abandon the flow and answer by the FAIL policy, so
-// that nothing is charged twice.
+// ShardUnreachable continues the flow when the demand is known not to have reached the shard. If it may have, the
+// caller must abandon the flow and answer by the FAIL policy, so that nothing is charged twice.
 func (f *Flow) ShardUnreachable() { f.Step = AskHome }
 
 // FromHome continues the flow with the home's reply. The caller sends the reply's loan, if

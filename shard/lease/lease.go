@@ -1,22 +1,18 @@
-// Package lease is a protocol by which several nodes enforce one limit exactly: one of them
-// lends portions of the limit to the others and recalls them.
+// Package lease is a protocol by which several nodes enforce one limit exactly: one of them lends portions of the limit
+// to the others and recalls them.
 //
-// A split key has one home, number 0, and shards, numbered from 1 on. Each is on a node. The
-// home owns the limit and lends portions of it to the shards. A shard admits out of what it holds, by
-// its own clock and without asking anyone, until its lease ends. It refuses what it cannot
-// admit, and the proxy takes the rest of the demand to the home. While there is room the
-// home admits it, and may lend the shard more on that occasion. When there is no room the
-// proxy recalls what the shards hold: they return what they have not used and report what
-// they have. Then the home decides again. Only the home denies, and only after it has heard
-// from all shards that matter or found them unreachable. Units on loan count as used at the
-// home until a report shows that fewer were used, or until no shard can use them any more.
+// A split key has one home, number 0, and shards, numbered from 1 on. Each is on a node. The home owns the limit and
+// lends portions of it to the shards. A shard admits out of what it holds, by its own clock and without asking anyone,
+// until its lease ends. It refuses what it cannot admit, and the proxy takes the rest of the demand to the home. While
+// there is room the home admits it, and may lend the shard more on that occasion. When there is no room the proxy
+// recalls what the shards hold: they return what they have not used and report what they have. Then the home decides
+// again. Only the home denies, and only after it has heard from all shards that matter or found them unreachable. Units
+// on loan count as used at the home until a report shows that fewer were used, or until no shard can use them any more.
 //
-// The idea is that of the escrow transactional method (O'Neil, "The Escrow Transactional
-// Method", ACM TODS 1986): updates that commute proceed in parallel as long as a reserve
-// set aside for them bounds their effect. Bounded counters (Balegas et al., "Extending
-// Eventually Consistent Cloud Databases for Enforcing Numeric Invariants", SRDS 2015)
-// apply the idea to replicas that hold rights and transfer them to each other. This protocol
-// differs from theirs:
+// The idea is that of the escrow transactional method (O'Neil, "The Escrow Transactional Method", ACM TODS 1986):
+// updates that commute proceed in parallel as long as a reserve set aside for them bounds their effect. Bounded
+// counters (Balegas et al., "Extending Eventually Consistent Cloud Databases for Enforcing Numeric Invariants", SRDS
+// 2015) apply the idea to replicas that hold rights and transfer them to each other. This protocol differs from theirs:
 //
 //   - Rights expire. A loan is good for one lease, by the shard's own clock. So the home
 //     regains the rights of a shard that is unreachable without hearing from it.
@@ -28,11 +24,10 @@
 //   - Nodes do not talk to each other. Proxies carry all messages, and any of them may be
 //     lost, late or repeated.
 //
-// The package has the proxies' side of the protocol: the messages, in the order in which a
-// request meets them, and Flow, the steps of a proxy. It is pure: it does no I/O and reads no
-// clock. The home's and the shards' side runs on the nodes, in Lua. Package model is the
-// executable specification of that side, in Go. docs/adr/0003-lend-and-recall.md lists the
-// rules and says why no limit is ever exceeded.
+// The package has the proxies' side of the protocol: the messages, in the order in which a request meets them, and
+// Flow, the steps of a proxy. It is pure: it does no I/O and reads no clock. The home's and the shards' side runs on
+// the nodes, in Lua. Package model is the executable specification of that side, in Go.
+// docs/adr/0003-lend-and-recall.md lists the rules and says why no limit is ever exceeded.
 //
 // The tags of fields are their names and types on the wire, see package wire.
 //
@@ -41,8 +36,7 @@ package lease
 
 import "slices"
 
-// StateName identifies what a node charges: one window of one algorithm. Several limits may
-// apply to the same state.
+// StateName identifies what a node charges: one window of one algorithm. Several limits may apply to the same state.
 type StateName struct {
 	Kind    byte  // Number of the algorithm. A log and a counter of the same window are different states.
 	Window  int64 // Length of the window in ms.

@@ -53,9 +53,8 @@ type Recall struct {
 
 // Report is a shard's answer to a Recall.
 //
-// It counts only for the incarnation of the record that the loan went to. A node that has
-// lost its memory does not know what it admitted. It makes a record of another incarnation,
-// so the units on loan stay counted at the home.
+// It counts only for the incarnation of the record that the loan went to. A node that has lost its memory does not know
+// what it admitted. It makes a record of another incarnation, so the units on loan stay counted at the home.
 type Report struct {
 	Shard       int     `msg:"shard,shard"`       // Number of the shard.
 	Seq         int64   `msg:"seq,number"`        // Number of the recall.

@@ -2,22 +2,20 @@ package topk
 
 import "math"
 
-// filter counts the decisions on keys that are not tracked, without storing the keys. It is a
-// count-min sketch (Cormode and Muthukrishnan 2005): each key has a counter in each of two
-// rows, which it shares with other keys, and the lower of the two is never less than the key's
-// own count. Counters forget by generations: they hold the decisions of the current and the
-// previous generation, so at least the last 6,144 decisions.
+// filter counts the decisions on keys that are not tracked, without storing the keys. It is a count-min sketch (Cormode
+// and Muthukrishnan 2005): each key has a counter in each of two rows, which it shares with other keys, and the lower
+// of the two is never less than the key's own count. Counters forget by generations: they hold the decisions of the
+// current and the previous generation, so at least the last 6,144 decisions.
 //
-// If every key is seen only once, a counter holds at most three decisions on average, and
-// fewer than one decision in 800,000 finds ten in both of its counters.
+// If every key is seen only once, a counter holds at most three decisions on average, and fewer than one decision in
+// 800,000 finds ten in both of its counters.
 type filter struct {
 	counters [2][columns]generations
 	current  int   // index of the current generation in each counter
 	counted  int64 // decisions in the current generation
 }
 
-// generations is a counter: the decisions in each of the two generations, at most
-// math.MaxUint8 each.
+// generations is a counter: the decisions in each of the two generations, at most math.MaxUint8 each.
 type generations [2]uint8
 
 const (

@@ -1,25 +1,20 @@
 // Package topk finds the busiest keys of a stream in bounded memory.
 //
-// It is Space-Saving (Metwally, Agrawal, El Abbadi: "Efficient Computation of Frequent
-// and Top-k Elements in Data Streams", 2005) over decisions that decay, so that it
-// reports rates and not totals. A Tracker has places for k keys. A key that is not tracked
-// takes a free place, or that of a key whose decisions have almost decayed. If there is no
-// such place, its decisions are counted in a filter (filter.go), and with the tenth it takes
-// the place of the least busy key. So a stream of keys that are each seen once leaves the
-// tracked keys in place and costs little.
+// It is Space-Saving (Metwally, Agrawal, El Abbadi: "Efficient Computation of Frequent and Top-k Elements in Data
+// Streams", 2005) over decisions that decay, so that it reports rates and not totals. A Tracker has places for k keys.
+// A key that is not tracked takes a free place, or that of a key whose decisions have almost decayed. If there is no
+// such place, its decisions are counted in a filter (filter.go), and with the tenth it takes the place of the least
+// busy key. So a stream of keys that are each seen once leaves the tracked keys in place and costs little.
 //
-// A key inherits the weight of the one that it replaces, because it may have been just as busy
-// before. The inherited weight keeps it from being replaced at once, but is not reported.
-// A reported rate counts the decisions since the key got its place, and the ten that earned
-// the place. Because keys share counters in the filter, up to nine of those ten may have been
-// about other keys. With N decisions per second over all keys, the inherited rate is at most
-// N/k, and a key with a higher rate than that keeps its place.
+// A key inherits the weight of the one that it replaces, because it may have been just as busy before. The inherited
+// weight keeps it from being replaced at once, but is not reported. A reported rate counts the decisions since the key
+// got its place, and the ten that earned the place. Because keys share counters in the filter, up to nine of those ten
+// may have been about other keys. With N decisions per second over all keys, the inherited rate is at most N/k, and a
+// key with a higher rate than that keeps its place.
 //
-// Decisions decay by a factor of e per time constant: a rate is the sum of
-// exp(-age/constant) over all decisions, divided by the constant. Decaying every count
-// at every step would be slow. Instead new decisions weigh more, by
-// exp((now-epoch)/constant), and the epoch moves before the weights grow too large for a
-// float.
+// Decisions decay by a factor of e per time constant: a rate is the sum of exp(-age/constant) over all decisions,
+// divided by the constant. Decaying every count at every step would be slow. Instead new decisions weigh more, by
+// exp((now-epoch)/constant), and the epoch moves before the weights grow too large for a float.
 //
 // Reading order: topk.go (this file), filter.go.
 package topk
@@ -89,9 +84,8 @@ type Key struct {
 	Seen       Decisions // Exact counts since the key got its place.
 }
 
-// New returns a Tracker of at most k keys whose decisions decay by a factor of e per
-// constant, in ms. A constant of 10,000 follows a change of the load within about ten
-// seconds and smooths shorter bursts.
+// New returns a Tracker of at most k keys whose decisions decay by a factor of e per constant, in ms. A constant of
+// 10,000 follows a change of the load within about ten seconds and smooths shorter bursts.
 func New(k int, constant int64) *Tracker {
 	return &Tracker{constant: float64(constant), weight: 1, keys: make([]tracked, 0, k),
 		index: make(map[uint64]int32, k), heap: make([]int32, 0, k)}
@@ -139,9 +133,8 @@ func (t *Tracker) Observe(key []byte, hash uint64, d *Decisions, now int64) {
 	}
 }
 
-// track returns a position in keys for a key that is not tracked. ok is false if its n
-// decisions, with those in the filter, do not earn it one. If the filter's decisions were
-// needed, track adds them to n.
+// track returns a position in keys for a key that is not tracked. ok is false if its n decisions, with those in the
+// filter, do not earn it one. If the filter's decisions were needed, track adds them to n.
 func (t *Tracker) track(hash uint64, n *int64) (i int32, ok bool) {
 	switch {
 	case len(t.keys) < cap(t.keys):
@@ -185,8 +178,7 @@ func (t *Tracker) add() int32 {
 	return i
 }
 
-// stale reports whether the least busy key is forgotten. It repairs the heap as far as it
-// needs to know.
+// stale reports whether the least busy key is forgotten. It repairs the heap as far as it needs to know.
 func (t *Tracker) stale() bool {
 	for {
 		k := &t.keys[t.heap[0]]

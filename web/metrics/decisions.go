@@ -18,8 +18,7 @@ func (c *Config) collectDecisions(to chan<- prometheus.Metric) {
 	for policy, counts := range c.Observer.Counts() {
 		for _, by := range observe.Commands {
 			for o := range observe.Outcome(observe.Outcomes) {
-				// A policy has series only for the results that it had, because there may be many
-				// policies.
+				// A policy has series only for the results that it had, because there may be many policies.
 				if n := counts.Of(by, o); n > 0 || policy == "" {
 					decisions.send(to, float64(n), by.String(), policy, o.String())
 				}

@@ -1,9 +1,8 @@
-// Package metrics exports the counters of other packages to Prometheus. It reads them at each
-// scrape and counts nothing itself.
+// Package metrics exports the counters of other packages to Prometheus. It reads them at each scrape and counts nothing
+// itself.
 //
-// The number of series does not grow with clients, keys or tenants: the values of labels are names
-// of commands, policies, nodes, results and reasons. The only exception, the busiest keys, is
-// bounded (keys.go).
+// The number of series does not grow with clients, keys or tenants: the values of labels are names of commands,
+// policies, nodes, results and reasons. The only exception, the busiest keys, is bounded (keys.go).
 //
 // Reading order: metrics.go (this file), decisions.go, nodes.go, keys.go.
 package metrics
@@ -63,8 +62,7 @@ func New(c Config) *Metrics {
 // maxScrapes is the most requests for which metrics are collected at the same time.
 const maxScrapes = 4
 
-// Handler returns the handler of scrapes. keys reports whether the sender of a request may see
-// the keys of all clients.
+// Handler returns the handler of scrapes. keys reports whether the sender of a request may see the keys of all clients.
 func (m *Metrics) Handler(keys func(*http.Request) bool, log *slog.Logger) http.Handler {
 	options := promhttp.HandlerOpts{
 		ErrorLog:            slog.NewLogLogger(log.Handler(), slog.LevelError),
@@ -172,8 +170,7 @@ func distributionOf(name, help string, labels ...string) distribution {
 	return distribution{describe(name, help, labels)}
 }
 
-// Bounds of histograms of durations: powers of two of microseconds, from 8 µs to a quarter
-// of a second.
+// Bounds of histograms of durations: powers of two of microseconds, from 8 µs to a quarter of a second.
 const (
 	firstBound = 8 * time.Microsecond
 	bounds     = 16

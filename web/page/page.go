@@ -33,8 +33,7 @@ var ContentSecurity = sync.OnceValue(func() string {
 	}, "; ")
 })
 
-// inline returns the sources with which it allows the elements of page.html that
-// have this name.
+// inline returns the sources with which it allows the elements of page.html that have this name.
 func inline(name string) string {
 	var sources []string
 	for _, m := range regexp.MustCompile(`(?s)<`+name+`>(.*?)</`+name+`>`).FindAllSubmatch(text, -1) {
