@@ -46,11 +46,8 @@ func bucketUsage(s *State, now int64, spec *Spec) (used int64, edge int) {
 	us, part := bucketLeft(s, now, spec)
 	high, low := bits.Mul64(uint64(us), uint64(s.Param()))
 	low, carry := bits.Add64(low, uint64(part), 0)
-	if high += carry; high >= uint64(s.window*1000) {
-		return 2 * MaxLimit, 0
-	}
-	q, r := bits.Div64(high, low, uint64(s.window*1000))
-	return int64(min(q, 2*MaxLimit)) + int64(min(r, 1)), 0
+	q, r := bits.Div64(high+carry, low, uint64(s.window*1000)) // tokens that were taken, so they fit
+	return int64(q) + int64(min(r, 1)), 0
 }
 
 func bucketCharge(s *State, now int64, spec *Spec, w Window, units int64, _ int) {

@@ -1,6 +1,7 @@
 package limit_test
 
 import (
+	"math/big"
 	"math/rand/v2"
 	"testing"
 
@@ -76,9 +77,6 @@ func (h *counted) charge(s *limit.Spec, units int64) {
 
 // check compares what the state says with the definition; most is a number of units for which there may be room.
 func (h *counted) check(s *limit.Spec, most int64) {
-	if len(h.all) == 0 {
-		return
-	}
 	now, us := h.now(s)
 	used := func(us int64) int64 { return model.Used(h.of, h.all, us, s.Manner) }
 	r := h.state.Read(now, s)
@@ -99,7 +97,27 @@ func (h *counted) check(s *limit.Spec, most int64) {
 	if r.Used > most {
 		first(h.state.RoomAt(now, most, s, r), most)
 	}
+	if len(h.all) == 0 {
+		return
+	}
 	until := h.state.Until()
 	require.Positive(h.t, model.Used(h.of, h.all, until*1000, limit.Strict), "%+v", h.all)
 	require.Zero(h.t, model.Used(h.of, h.all, (until+1)*1000, limit.Strict), "%+v", h.all)
+}
+
+// The parser asks how long a bucket takes to fill before it refuses one that takes too long.
+func TestFillTime(t *testing.T) {
+	for _, by := range []int64{1, 2, 7, 1_714_252, 1_714_253, 1_714_254, 6_857_000_000, 7_000_000_000, limit.MaxLimit} {
+		for _, n := range []int64{1, 3, limit.MaxLimit} {
+			for _, window := range []int64{1, 1000, limit.MaxWindow} {
+				q, r := new(big.Int).DivMod(big.NewInt(0).Mul(big.NewInt(n), big.NewInt(window*1000)), big.NewInt(by), new(big.Int))
+				us, part := limit.FillTime(n, window, by)
+				if q.Cmp(big.NewInt(limit.MaxFill)) >= 0 {
+					require.EqualValues(t, limit.MaxFill, us)
+					continue
+				}
+				require.Equal(t, []int64{q.Int64(), r.Int64()}, []int64{us, part}, "%d tokens, %d in %d ms", n, by, window)
+			}
+		}
+	}
 }
