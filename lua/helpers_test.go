@@ -84,6 +84,7 @@ var all = map[string]string{
 	"buckets":         spec(2, 1, 1, 10, window{60_000, 100}),
 	"many buckets":    spec(2, 0, 1, 1000, window{60_000, 100}),
 	"fixed":           spec(3, 0, 1, 1, window{60_000, 100}),
+	"bucket":          spec(9, 0, 1, 100, window{60_000, 100}),
 	"throttle":        spec(4, 0, 1, 1, window{600_000_000, 100}),
 	"shard":           spec(1, 2, 1, 1, window{60_000, 100}),
 }

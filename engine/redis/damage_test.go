@@ -180,12 +180,12 @@ func (a *attacked) samples(t testing.TB) (all []sample) {
 		return r
 	}
 	minute, hour := limit.Window{Limit: 1000, Length: 60_000}, limit.Window{Limit: 5000, Length: 3_600_000}
-	add("slide", windows(limit.Slide, 1, minute), 5)
+	for _, kind := range conformance.Kinds(limit.Kind.Windowed) {
+		add(kind.String(), windows(kind, 1, minute), 5)
+	}
 	add("slides", windows(limit.Slide, 1, minute, hour), 5)
 	add("long", windows(limit.Slide, 1, minute), 120)
-	add("counter", windows(limit.Counter, 1, minute), 5)
 	add("buckets", windows(limit.Counter, 10, minute, hour), 5)
-	add("fixed", windows(limit.Fixed, 1, minute), 5)
 	add("throttle", conformance.Throttle("", 100, 100, 60, 1), 5)
 	split := windows(limit.Slide, 1, minute)
 	split.Shards = 3
