@@ -271,7 +271,6 @@ func (c *client) decide() (took time.Duration) {
 	return took
 }
 
-// observe shows the answered requests to the Observer.
 func (c *client) observe(sent time.Time, took time.Duration) {
 	c.h.cfg.Observer.Observe(&c.pipe, sent, took, observe.Sender{Addr: c.s.Remote, Name: c.own.Name})
 }

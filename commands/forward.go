@@ -38,7 +38,6 @@ type Forwarder interface {
 	ReadsLimits(p *forward.Pipeline, args [][]byte) bool
 }
 
-// forwards reports whether other commands are forwarded.
 func (h *Handler) forwards() bool { return h.cfg.Forward != nil && h.cfg.Forward.On() }
 
 // The forwarded commands and the decisions of a pipeline run at the same time, since they have no keys in common. But a

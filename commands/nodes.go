@@ -5,7 +5,6 @@ import (
 	"github.com/rlproxy/rlproxy/engine"
 )
 
-// nodesRow returns RL.NODES.
 func nodesRow() row {
 	return row{Command: table.Command{
 		Name: "rl.nodes", Arity: 1, Flags: table.AdminFlags, Group: "server", Since: "0.1.0",

@@ -65,7 +65,6 @@ func transactionRows() []row {
 	}}
 }
 
-// enqueue queues a command for EXEC.
 func (c *client) enqueue(r *row, args [][]byte) {
 	const (
 		header   = 24 // bytes of a slice's header
@@ -93,7 +92,6 @@ func (c *client) enqueue(r *row, args [][]byte) {
 // queuedRow replies for a command that was queued.
 var queuedRow = row{Command: table.Command{Name: "queued"}, run: func(c *client, _ [][]byte) { c.Status("QUEUED") }}
 
-// endTransaction ends the transaction and releases its memory.
 func (c *client) endTransaction() {
 	c.s.Reserve(-c.tx.size)
 	c.tx = transaction{}

@@ -167,7 +167,6 @@ func (o *Override) Words(p *Policy) []string {
 	return append(words, ratelimit.LimitWords(p.Kind, cmp.Or(o.Param, p.Param), o.Limits)...)
 }
 
-// appendLine appends a line of text.
 func appendLine(dst []byte, first string, words []string) []byte {
 	dst = append(dst, first...)
 	for _, w := range words {
@@ -177,7 +176,6 @@ func appendLine(dst []byte, first string, words []string) []byte {
 	return append(dst, '\n')
 }
 
-// appendText appends the policy's lines.
 func (p *Policy) appendText(dst []byte) []byte {
 	dst = appendLine(dst, PolicyLine, p.Words())
 	for i := range p.Overrides {

@@ -50,7 +50,6 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// withDefaults returns c with every default filled in.
 func (c Config) withDefaults() Config {
 	c.MaxClients = cmp.Or(c.MaxClients, 10_000)
 	c.HandshakeTimeout = cmp.Or(c.HandshakeTimeout, 10*time.Second)

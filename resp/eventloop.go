@@ -65,7 +65,6 @@ func newEventLoops(srv *Server) []*eventLoop {
 	return loops
 }
 
-// open starts the loop.
 func (l *eventLoop) open() {
 	set, err := epoll.New()
 	if err != nil {
@@ -113,7 +112,6 @@ func (l *eventLoop) add(s *Session) bool {
 // elapsed returns the time since the loop was created, on a monotonic clock.
 func (l *eventLoop) elapsed() time.Duration { return time.Since(l.created) }
 
-// remove takes a session out of the loop.
 func (l *eventLoop) remove(s *Session) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,7 +119,6 @@ func (l *eventLoop) remove(s *Session) {
 	_ = l.set.Remove(s.in.raw) // fails if the connection is closed
 }
 
-// run serves the sessions.
 func (l *eventLoop) run(set *epoll.Poller) {
 	type readable struct {
 		*Session

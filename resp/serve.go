@@ -77,7 +77,6 @@ func (s *Session) open() bool {
 	return true
 }
 
-// leave ends the session.
 func (s *Session) leave() {
 	defer s.srv.forget(s)
 	defer s.end()

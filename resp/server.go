@@ -203,7 +203,6 @@ func (s *Server) snapshot() []*Session {
 	return all
 }
 
-// forget removes an ended session.
 func (s *Server) forget(c *Session) {
 	s.mu.Lock()
 	delete(s.sessions, c.ID)

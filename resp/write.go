@@ -52,7 +52,6 @@ func (s *Session) fail(err error) {
 	}
 }
 
-// flush writes Out.
 func (s *Session) flush() error {
 	if len(s.Out) == 0 {
 		return nil
@@ -75,7 +74,6 @@ func (s *Session) flush() error {
 	return nil
 }
 
-// write writes b.
 func (s *Session) write(b []byte) error {
 	for len(b) > 0 {
 		if err := s.extend(); err != nil {

@@ -95,14 +95,12 @@ func (c *conns) idle() (found *conn) {
 	return found
 }
 
-// len returns the number of connections.
 func (c *conns) len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.open.Len()
 }
 
-// closeIdle closes all idle connections.
 func (c *conns) closeIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -160,5 +158,4 @@ func withConn(ctx context.Context, nc net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, nc)
 }
 
-// connOf returns the connection of a request.
 func connOf(r *http.Request) *conn { return r.Context().Value(connKey{}).(*conn) }

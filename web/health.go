@@ -69,7 +69,6 @@ func (s *Server) missing() (why []string) {
 	return why
 }
 
-// writeLine answers with one line of text.
 func writeLine(w http.ResponseWriter, line string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = io.WriteString(w, line+"\n") // the client may be gone

@@ -191,7 +191,6 @@ func fail(w http.ResponseWriter, r *http.Request, status int, text string) {
 	}{text})
 }
 
-// failEngine answers with an error of the engine.
 func failEngine(w http.ResponseWriter, r *http.Request, err error) {
 	status := http.StatusInternalServerError
 	var away *engine.Unavailable
@@ -201,7 +200,6 @@ func failEngine(w http.ResponseWriter, r *http.Request, err error) {
 	fail(w, r, status, err.Error())
 }
 
-// writeJSON answers with a value in JSON.
 func writeJSON(w http.ResponseWriter, status int, value any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

@@ -46,7 +46,6 @@ type totals struct {
 	durations *histogram.Snapshot // durations of decisions
 }
 
-// count returns the totals of an observer.
 func count(o *observe.Observer, now time.Time) *totals {
 	t := &totals{at: now, durations: &histogram.Snapshot{}}
 	for _, by := range observe.Commands {

@@ -100,7 +100,6 @@ type view struct {
 	clients bool      // may see which clients were denied
 }
 
-// viewOf returns what a user may see.
 func viewOf(u *acl.User, rules *Access) view {
 	v := view{
 		keys:    u,
@@ -115,7 +114,6 @@ func viewOf(u *acl.User, rules *Access) view {
 	return v
 }
 
-// may reports whether the view includes a key.
 func (v *view) may(key []byte) bool {
 	return v.keys == nil || v.keys.MayUse("rl.hotkeys", key, true, false)
 }

@@ -50,7 +50,6 @@ func (o *streams) remove(t *stream) bool {
 	return open
 }
 
-// all returns the open streams.
 func (o *streams) all() []*stream {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -47,7 +47,6 @@ func built() string {
 	return info.Main.Version + ", " + info.GoVersion
 }
 
-// usage returns the text of --help.
 func usage() string {
 	var b strings.Builder
 	b.WriteString(`rlproxy is a rate-limiting daemon that any Redis client can talk to.

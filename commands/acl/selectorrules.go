@@ -47,7 +47,6 @@ func (k keyRule) String() string {
 	return "~" + k.pattern
 }
 
-// apply applies one rule.
 func (s *Selector) apply(commands Commands, rule string) error {
 	switch strings.ToLower(rule) {
 	case "allkeys":

@@ -63,7 +63,6 @@ func joinSelectors(words []string) ([]string, error) {
 	return rules, nil
 }
 
-// apply applies one rule.
 func (u *User) apply(commands Commands, rule string) error {
 	switch strings.ToLower(rule) {
 	case "on":

@@ -29,7 +29,6 @@ var (
 		"count for the same key"
 )
 
-// acquire returns RL.ACQUIRE.
 func acquire() Command {
 	key, cost, id, ttl := keyArg, costArg, holdIDArg, slotsTTL
 	key.About = slotsKeys
@@ -108,7 +107,6 @@ func tied(args [][]byte) bool {
 // tiesNothing is Tied of RL.RENEW and RL.RELEASE, which may be about leases that are tied.
 func tiesNothing([][]byte) bool { return false }
 
-// renew returns RL.RENEW.
 func renew() Command {
 	key := keyArg
 	key.About = slotsKeys
@@ -152,7 +150,6 @@ func replyRenew(dst []byte, _ int, _ []engine.Request, results []engine.Result) 
 	return resp.AppendInt(dst, 0)
 }
 
-// release returns RL.RELEASE.
 func release() Command {
 	key, ids := keyArg, holdIDArg
 	key.About, ids.Multiple = slotsKeys, true

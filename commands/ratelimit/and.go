@@ -34,7 +34,6 @@ type grammar struct {
 	begin func(r *engine.Request, p *engine.Pipeline, words [][]byte) ([][]byte, string)
 }
 
-// grammarOf returns the grammar of an algorithm's command.
 func grammarOf(kind limit.Kind) *grammar {
 	const key = 1 // index of the first key
 	known := optionsOf(kind)

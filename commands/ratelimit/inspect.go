@@ -8,7 +8,6 @@ import (
 	"github.com/rlproxy/rlproxy/resp"
 )
 
-// inspect returns RL.INSPECT.
 func inspect() Command {
 	return Command{Command: table.Command{
 		Name: "rl.inspect", Arity: 2, Flags: reads, Keys: oneKey, Group: "ratelimit", Since: "0.1.0",

@@ -89,7 +89,6 @@ func optionOf(w []byte) option {
 	return 0
 }
 
-// optionsOf returns the options of a decision command.
 func optionsOf(kind limit.Kind) option {
 	known := commonOptions | algorithms[kind].options
 	if !kind.Additive() {

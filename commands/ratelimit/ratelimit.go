@@ -109,7 +109,6 @@ func replyDecision(dst []byte, _ int, requests []engine.Request, results []engin
 	return appendDecision(dst, allowed, d)
 }
 
-// appendDecision appends five integers.
 func appendDecision(dst []byte, allowed int64, d *limit.Decision) []byte {
 	dst = resp.AppendArray(dst, 5)
 	dst = resp.AppendInt(dst, allowed)

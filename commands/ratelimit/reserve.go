@@ -17,7 +17,6 @@ const defaultReserve = 60_000
 
 var holdIDArg = table.Arg{Name: "id", Type: "string", About: "1 to 64 bytes"}
 
-// reserve returns RL.RESERVE.
 func reserve() Command {
 	cost, id := costArg, holdIDArg
 	cost.Optional, cost.About = false, "the units to hold, 0 to the smallest limit; 0 holds nothing, neither finds "+
@@ -75,7 +74,6 @@ func parseReserve(args [][]byte, p *engine.Pipeline) string {
 	return msg
 }
 
-// settle returns RL.SETTLE.
 func settle() Command {
 	return Command{Command: table.Command{
 		Name: "rl.settle", Arity: 4, Flags: writes, Keys: oneKey, Group: "ratelimit", Since: "0.1.0",

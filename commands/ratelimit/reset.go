@@ -8,7 +8,6 @@ import (
 	"github.com/rlproxy/rlproxy/resp"
 )
 
-// reset returns RL.RESET.
 func reset() Command {
 	return Command{Command: table.Command{
 		Name: "rl.reset", Arity: -2, Flags: writes, Keys: table.Keys{First: 1, Last: -1, Step: 1}, Group: "ratelimit",

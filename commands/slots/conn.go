@@ -149,7 +149,6 @@ func (c *Conn) Release() {
 	k.free(&p, mine, freed)
 }
 
-// own ties a lease to the connection.
 func (c *Conn) own(l *lease) {
 	if c.leases == nil {
 		c.leases = make(map[*lease]struct{})
@@ -158,7 +157,6 @@ func (c *Conn) own(l *lease) {
 	l.owner = c
 }
 
-// disown unties a lease.
 func (l *lease) disown() {
 	if l.owner != nil {
 		delete(l.owner.leases, l)

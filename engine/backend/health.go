@@ -74,7 +74,6 @@ func (h *healthCheck) close() {
 
 func (h *healthCheck) state() Health { return Health(h.failures.Load()) }
 
-// reason returns why the node is not up.
 func (h *healthCheck) reason() string {
 	if cause := h.cause.Load(); cause != nil {
 		return *cause

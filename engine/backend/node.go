@@ -211,7 +211,6 @@ func (n *Node) probe(ctx context.Context) error {
 	return err
 }
 
-// recovered calls the fleet's OnRecovered functions.
 func (n *Node) recovered(was Health) {
 	for _, call := range *n.fleet.recovered.Load() {
 		call(n, was)

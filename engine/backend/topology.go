@@ -73,7 +73,6 @@ func (t *Topology) Names() []string {
 	return t.placement.Names()
 }
 
-// equal reports whether both topologies are the same.
 func (t *Topology) equal(o *Topology) bool {
 	if !slices.Equal(t.Nodes, o.Nodes) || t.placement != o.placement || (t.slots == nil) != (o.slots == nil) {
 		return false

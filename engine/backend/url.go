@@ -142,7 +142,6 @@ func (b *backend) server() string {
 	return strings.ToLower(canonical(b.seeds[0]))
 }
 
-// canonical returns the canonical form of a host:port.
 func canonical(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -78,7 +78,6 @@ func (o *fanout) piece(v *lanes, keys int) {
 	}
 }
 
-// toAll fans command i out to all nodes.
 func toAll(v *lanes, row *commandRow, i int, c *Command) *fanout {
 	o := &fanout{at: i, how: row.mergeNodes, row: row, command: c, next: len(c.Args)}
 	o.branches = make([]branch, len(v.Nodes))
@@ -145,7 +144,6 @@ func (o *fanout) rank(r *Result) int {
 	return 1
 }
 
-// failed reports whether the result is an error.
 func (r *Result) failed() bool { return r.Err != nil || r.Raw[0] == '-' || r.Raw[0] == '!' }
 
 // away reports whether the node did not answer, or with an error that says that it serves no request.

@@ -83,7 +83,6 @@ func (p *Pipeline) Release(r *Result) {
 	*r = Result{Name: r.Name}
 }
 
-// grow makes one empty result per command.
 func (p *Pipeline) grow() {
 	if cap(p.Results) < len(p.Commands) {
 		p.Results = make([]Result, len(p.Commands), cap(p.Commands))

@@ -43,7 +43,6 @@ func (m *reservedMemory) reserve(n int64) bool {
 	return true
 }
 
-// release releases n bytes.
 func (m *reservedMemory) release(n int64) {
 	if n > 0 {
 		m.config.Reserve(-n)

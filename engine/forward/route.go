@@ -25,7 +25,6 @@ type route struct {
 	reserved  []byte // the first key of rate limits that the command may write to; nil: none
 }
 
-// add adds a key.
 func (r *route) add(v *lanes, key []byte, writes bool) {
 	node, slot := v.LocateStored(key)
 	if r.keys++; r.keys == 1 {

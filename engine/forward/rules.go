@@ -118,7 +118,6 @@ func (r *commandRow) judge(flags, categories map[string]bool) {
 	}
 }
 
-// is reports whether the command has a trait.
 func (r *commandRow) is(t trait) bool { return r.traits&t != 0 }
 
 // asksToBlock refuses an XREAD or XREADGROUP with the option BLOCK. Like Redis, it reads the options one by one up to

@@ -169,7 +169,6 @@ func (c *tableCache) learned(reply []any, err error) {
 	}
 }
 
-// parseCommands parses the reply to COMMAND.
 func parseCommands(reply []any) commandTable {
 	t := make(commandTable, len(reply))
 	for _, v := range reply {

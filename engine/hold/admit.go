@@ -66,7 +66,6 @@ func (b *Book) Admit(st States, clock, now int64, r *engine.Request, resources R
 	return a, nil
 }
 
-// nameOf returns the name of a request's id.
 func nameOf(r *engine.Request) idName {
 	n := idName{reservation, r.Hold.ID}
 	switch {

@@ -126,7 +126,6 @@ func newSelf() string {
 		"-") + ":" + strconv.Itoa(os.Getpid()) + ":" + hex.EncodeToString(digits[:])
 }
 
-// pause returns the time until the next round.
 func (g *Guard) pause() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()

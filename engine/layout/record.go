@@ -50,7 +50,6 @@ func (l list) text() string {
 	return string(b)
 }
 
-// hash returns the hash of a layout's text.
 func hash(text string) string { return fmt.Sprintf("%016x", xxhash.Sum64String(text)) }
 
 // listing is one layout in a node's record.

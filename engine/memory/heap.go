@@ -5,7 +5,6 @@ package memory
 // an interface, and grows by an eighth.
 type dueHeap []*record
 
-// add adds k.
 func (h *dueHeap) add(k *record, due int64) {
 	if len(*h) == cap(*h) { // by an eighth: a heap per stripe may be large
 		grown := make(dueHeap, len(*h), len(*h)+len(*h)/8+8)
@@ -17,7 +16,6 @@ func (h *dueHeap) add(k *record, due int64) {
 	h.up(len(*h)-1, k)
 }
 
-// remove removes k.
 func (h *dueHeap) remove(k *record) {
 	i, last := int(k.at), len(*h)-1
 	moved := (*h)[last]
@@ -31,7 +29,6 @@ func (h *dueHeap) remove(k *record) {
 	}
 }
 
-// delay moves k to a later due time.
 func (h *dueHeap) delay(k *record, due int64) {
 	k.due = due
 	h.down(int(k.at), k)

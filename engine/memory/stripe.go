@@ -145,7 +145,6 @@ func (k *record) add(spec *limit.Spec, w limit.Window, before int64) (s *state, 
 	return s, 0
 }
 
-// insert creates a key without states.
 func (h *stripe) insert(key []byte) *record {
 	k := &record{key: string(key)}
 	h.keys[k.key] = k

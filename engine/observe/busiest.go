@@ -72,7 +72,6 @@ const (
 	hotConstant = 10_000 // ms over which a rate is smoothed
 )
 
-// newBusiest returns a tracker that has seen nothing.
 func newBusiest(now func() time.Time) *busiest {
 	b := &busiest{now: now, started: now()}
 	for i := range b.stripes {

@@ -30,7 +30,6 @@ type policies struct {
 	others Counts // The counts of OtherPolicies.
 }
 
-// of returns the counts of a policy.
 func (p *policies) of(name string) *Counts {
 	if c := p.counts.Add(name, maxPolicies); c != nil {
 		return c

@@ -230,7 +230,6 @@ func (s *Splitter) resets() uint64 {
 	return s.config.Denials.Resets()
 }
 
-// remember remembers a denial of the home.
 func (s *Splitter) remember(r *engine.Request, res *engine.Result, sent int64, resets uint64) {
 	if s.config.Denials != nil {
 		s.config.Denials.Remember(r, res.Decision, sent, resets)

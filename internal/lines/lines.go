@@ -90,7 +90,6 @@ func (l *Log) Finish() <-chan struct{} {
 	return l.ended
 }
 
-// run writes lines to the log.
 func (l *Log) run() {
 	defer close(l.ended)
 	for {

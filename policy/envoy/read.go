@@ -93,7 +93,6 @@ func (r *reader) errorf(n *yaml.Node, format string, args ...any) error {
 	return fmt.Errorf("%v: %s", r.at(n), fmt.Sprintf(format, args...))
 }
 
-// root reads the top level of a file.
 func (r *reader) root(n *yaml.Node) error {
 	fields, err := r.fields(n, "the configuration", 0)
 	if err != nil {
@@ -143,7 +142,6 @@ func (r *reader) descriptors(l *level, list *yaml.Node, depth int) error {
 	return nil
 }
 
-// descriptor reads one descriptor into a level.
 func (r *reader) descriptor(l *level, n *yaml.Node, depth int) error {
 	fields, err := r.fields(n, "a descriptor", 0)
 	if err != nil {

@@ -130,7 +130,6 @@ func (r *reader) count(f field, least int64) (int64, error) {
 	return n, nil
 }
 
-// kindOf describes n for an error.
 func kindOf(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:

@@ -47,7 +47,6 @@ func (n node) load(ctx context.Context) ([]byte, error) {
 	return b, readError(err)
 }
 
-// readError converts an error of reading the record.
 func readError(err error) error {
 	if err != nil && strings.HasPrefix(err.Error(), "WRONGTYPE") {
 		return damaged("it is not a string")

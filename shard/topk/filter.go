@@ -49,7 +49,6 @@ func (g *generations) add(current int, n int64) int64 {
 	return int64(g[0]) + int64(g[1])
 }
 
-// forget sets the key's counters to 0.
 func (f *filter) forget(hash uint64) {
 	a, b := f.at(hash)
 	*a, *b = generations{}, generations{}

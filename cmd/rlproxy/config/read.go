@@ -25,7 +25,6 @@ type reader struct {
 // maxDepth bounds the nesting of include, so that a cycle is an error.
 const maxDepth = 16
 
-// readFile reads a file of directives.
 func (r *reader) readFile(path string) error {
 	b, err := ReadFile(path)
 	if err != nil {
