@@ -242,6 +242,7 @@ type Result struct {
 	limit.Decision
 	Fail       FailPolicy   // OpDecide: what answered in place of the key's state; FailDefault if the state did
 	Remembered bool         // OpDecide: a denial that was answered from memory, without asking the node again
+	Drawn      bool         // OpDecide: admitted from an advance, in this proxy
 	Reset      bool         // OpReset: the key had state
 	States     []Inspection // OpInspect
 	Again      bool         // OpDecide with a Hold: the id is known, and this repeats its first answer

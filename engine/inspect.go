@@ -17,7 +17,9 @@ type Inspection struct {
 	Holds     int64 // number of holds that have the units in Held
 	Lapsed    int64 // holds that have lapsed since the window last held nothing
 	Limit     int64 // of the latest charge or hold
-	Remaining int64 // units of Limit that are neither used nor held
+	Advanced  int64 // units that proxies may admit in their memory, see engine/advance
+	Advances  int64 // how many proxies have them
+	Remaining int64 // units of Limit that are neither used, held nor advanced
 	Node      string
 	TTL       int64 // ms until the key's states no longer matter
 	Rate      int64 // calls in the last second that charged units, or that held units if these are more

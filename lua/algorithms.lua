@@ -40,6 +40,10 @@
 --   empty_at(st, rec, strict)              returns the first ms at which nothing counts any more, after usage, and
 --                                          after charge if something was admitted
 --
+-- An algorithm whose units can be advanced has one more, of two: `late(st, rec, ms, units)` charges units at a ms that
+-- is not after the newest charge, and `insert(st, rec, limit, moments, units)` at several moments, in order, before the
+-- newest charge or after it. If units drain, charge does as well.
+--
 -- An algorithm may have three more functions. `straight` is described with lib.ask. `asked(q, text, at)` sets
 -- in a spec's table what its text says about windows from an index on, if that has another form than in spec.lua.
 -- `empty_after(st, ms, limit, units, strict)` returns the first ms at which units that were charged at a ms, which

@@ -176,6 +176,20 @@ function counter.empty_after(st, ms, _, units, strict)
   return empties(st.parameter, st.window, floor(ms * st.parameter / st.window), units, strict)
 end
 
+-- late charges units at a ms before the newest charge, or in the same ms.
+function counter.late(st, _, ms, units)
+  local n = st.parameter
+  local k, was = floor(ms * n / st.window), floor(st.last * n / st.window)
+  if was - k > n then return end
+  local s = st.area or record.area(st)
+  for i = k, was do
+    local slot = i % (n + 1) * BYTES
+    s = sub(s, 1, slot) .. pack('>I5', (unpack('>I5', s, slot + 1) + units) % WRAP) .. sub(s, slot + BYTES + 1)
+  end
+  st.area, st.used = s, st.used + units
+  if n > 1 then st.patch, st.patch_at = s, 0 end
+end
+
 function counter.matters_until(st)
   local n, window = st.parameter, st.window
   return ceil((floor(st.last * n / window) + n + 1) * window / n) - 1

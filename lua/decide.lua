@@ -28,8 +28,8 @@ local lib = ...
 
 local call, unpack, pack, sub = redis.call, struct.unpack, struct.pack, string.sub
 local min, max, floor, concat = math.min, math.max, math.floor, table.concat
-local layout, record, rate, gcra, spec, holds, lease, home, shard =
-  lib.layout, lib.record, lib.rate, lib.gcra, lib.spec, lib.holds, lib.lease, lib.home, lib.shard
+local layout, record, rate, gcra, spec, holds, lease, home, shard, advance =
+  lib.layout, lib.record, lib.rate, lib.gcra, lib.spec, lib.holds, lib.lease, lib.home, lib.shard, lib.advance
 local ask, messages = lib.ask, lib.messages
 local AT_HOME, AT_SHARD, HELD, STATUS = messages.AT_HOME, messages.AT_SHARD, messages.HELD, messages.STATUS
 local ADMITTED, DENIED, BESIDE, HOMES, SHARDS =
@@ -53,15 +53,24 @@ function lib.clock_of(given)
   return ask.clock
 end
 
--- reset deletes a key and its ids, unless it is the home of a split key and other shards still hold units. A damaged
--- record is deleted in any case. A record that no longer matters counts as none.
+-- reset deletes a key and its ids, except for what is advanced, unless it is the home of a split key and other shards
+-- still hold units. A damaged record is deleted in any case. A record that no longer matters counts as none.
 local function reset(key, s, clock)
-  local sound, lent, live = pcall(function() return home.lent(record.load(key, clock, s)), record.ends() >= clock end)
+  local out
+  local sound, lent, live = pcall(function()
+    local rec = record.load(key, clock, s)
+    out = advance.out(rec)
+    return home.lent(rec), record.ends() >= clock
+  end)
   if sound and lent then
     return pack(STATUS, messages.AT_HOME) .. pack(messages.HOME, lent.shards, 1) .. pack(messages.GRANTED, 1, 0)
   end
-  call('PUBLISH', 'rl:reset', key) -- to proxies that remember denials
+  call('PUBLISH', 'rl:reset', key) -- to proxies that remember denials, or have advances
   local stored, ids = call('UNLINK', key), call('UNLINK', key .. '%i')
+  if sound and out then
+    advance.reset(record.load(key, clock, ''), out)
+    record.save(0)
+  end
   return pack(STATUS, messages.DECIDED) .. pack(messages.GRANTED, max(live ~= false and stored or 0, ids), 0)
 end
 
@@ -90,25 +99,29 @@ function lib.answer(rec, q, requests, take)
       shards, open = h.shards, #recalls > 0 and granted < requests or q.cost == 0
     end
   end
+  local waits = false
+  if rec.advances and (granted < requests or q.cost == 0) and not q.shard then waits, keep = advance.recall(rec, q) end
   local units = granted * q.cost
   if q.cost == 0 and granted > 0 then granted = requests end -- without cost, one answer serves all
   local saves = units > 0 and take(rec, q, states, units) or keep
-  local calls = 0
+  local calls, held = 0, rec.held or rec.advances
   for i = 1, n do
     local st, over, room = states[i], uses[i] + units + needs - limits[i], 0
-    if granted < requests and over > 0 and not open and not q.shard then
-      room = holds.room_at(st, rec, over, limits[i] - needs, strict)
+    if granted < requests and over > 0 and not open and not waits and not q.shard then
+      room = (rec.advances and advance or holds).room_at(st, rec, over, limits[i] - needs, strict)
     end
     if not q.algorithm.drains and (uses[i] > UNITS or room > clock + DELAY or room > 0 and room <= clock) then
       record.damaged(key, 'what it counts does not add up')
     end
     calls = max(calls, rate.at(clock, st.last, st.rate))
-    out[i + 1] = pack(messages.USAGE, uses[i], room, holds.empty_at(st, rec, strict))
+    local empty = (rec.advances and advance or holds).empty_at(st, rec, strict)
+    out[i + 1] = pack(messages.USAGE, uses[i], room, empty)
   end
   if saves then record.save(was) else rec.lapsed = 0 end
-  local head = pack(STATUS, q.shard and AT_SHARD or shards > 0 and AT_HOME or rec.held and HELD or messages.DECIDED)
-  if shards > 0 then head = head .. pack(messages.HOME, shards, (open and 1 or 0) + (rec.held and 2 or 0)) end
-  if rec.held then head = head .. pack(messages.LAPSED, rec.lapsed) end
+  local status = waits and messages.RECALLED or held and HELD or messages.DECIDED
+  local head = pack(STATUS, q.shard and AT_SHARD or shards > 0 and AT_HOME or status)
+  if shards > 0 then head = head .. pack(messages.HOME, shards, (open and 1 or 0) + (held and 2 or 0)) end
+  if held then head = head .. pack(messages.LAPSED, rec.lapsed) end
   out[1] = head .. pack(messages.GRANTED, granted, calls)
   out[n + 2] = q.shard and pack(messages.TEXT, #refusal) .. refusal or ''
   return concat(out, '', 1, n + 2), rec.now

@@ -31,6 +31,11 @@ function fixed.empty_after(st, ms) return ms - ms % st.window + st.window end
 
 function fixed.empty_at(st) return fixed.empty_after(st, st.last) end
 
+-- late charges units at a ms before the newest charge, or in the same ms.
+function fixed.late(st, _, ms, units)
+  if ms >= st.last - st.last % st.window then st.used = st.used + units end
+end
+
 function fixed.matters_until(st) return fixed.empty_at(st) - 1 end
 
 -- straight is described with lib.ask.

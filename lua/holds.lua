@@ -288,7 +288,7 @@ function holds.beside(s, at, clock)
   return charge + release, last_charge, last_release
 end
 
--- weigh sets, for each window of a spec, its state and the units that count: those charged and those held. If strict,
+-- weigh sets, for each window of a spec, its state and the units that count: charged, held, and advanced. If strict,
 -- an RL.COUNTER counts its oldest sub-window in full.
 function holds.weigh(rec, q, states, uses, strict)
   for i = 1, q.count do
@@ -297,6 +297,7 @@ function holds.weigh(rec, q, states, uses, strict)
     st.held = rec.held and record.find(HOLDS + q.kind, q.parameter, q.windows[i])
     if st.held then uses[i], st.held.asked = uses[i] + st.held.charge + st.held.release, true end
   end
+  if rec.advances then lib.advance.weigh(rec, q, states, uses, strict) end
 end
 
 local moments, rest = {}, {} -- see ends

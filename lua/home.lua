@@ -296,7 +296,8 @@ local function answer(rec, q, asked, with_id)
     decision = { granted = granted, recalls = recalls, loan = loan } }
   m.tallies, m.rate = tallies(rec, h, q, { states = states, uses = uses, room = room }, units, granted < asked.requests)
   m.shards = #h.lent > 0 and h.shards or 0
-  if q.cost > 0 and (units > 0 or cmsgpack.pack(h) ~= before) then
+  local recalled = rec.advances and granted < asked.requests and q.cost > 0 and select(2, lib.advance.recall(rec, q))
+  if q.cost > 0 and (units > 0 or recalled or cmsgpack.pack(h) ~= before) then
     if #h.lent > 0 then keep(rec, h) end
     record.save(was)
   else
@@ -333,18 +334,20 @@ end)
 lib.forget = record.guarded(function(key, clock, message)
   local forgot, left = {}, {}
   for _, s in ipairs(cmsgpack.unpack(message).shards) do forgot[s.shard] = s.seq end
-  local h = home.open(record.open(key, clock))
-  redis.call('PUBLISH', 'rl:reset', key) -- to proxies that remember denials
+  local rec = record.open(key, clock)
+  local h, out = home.open(rec), lib.advance.out(rec)
+  redis.call('PUBLISH', 'rl:reset', key) -- to proxies that remember denials, or have advances
   for _, l in ipairs(h and h.lent or {}) do
     if not forgot[l.shard] or forgot[l.shard] < l.seq then left[#left + 1] = l end
   end
   redis.call('UNLINK', key .. '%i')
-  if #left == 0 then
-    redis.call('UNLINK', key)
-  else
+  redis.call('UNLINK', key)
+  record.load(key, clock, '')
+  if out then lib.advance.reset(rec, out) end
+  if #left > 0 then
     h.lent = left
-    keep(record.load(key, clock, ''), h)
-    record.save(0)
+    keep(rec, h)
   end
+  if rec.count > 0 then record.save(0) end
   return cmsgpack.pack({ forgotten = #left == 0 })
 end)

@@ -24,14 +24,17 @@ lib.inspect = record.guarded(function(key, clock)
       kind = kind, window = window, parameter = parameter, used = used,
       limit = h.last < st.last and st.limit or h.limit,
       rate = max(rate(now, st.last, st.rate), rate(now, h.last, h.rate)), ttl = ending + 1 - clock,
-      held = h.charge + h.release, holds = h.holds, lapsed = h.lapsed,
+      held = h.charge + h.release, holds = h.holds, lapsed = h.lapsed, advanced = 0, advances = 0,
     }
+    if rec.advances then lib.advance.describe(rec, st, states[#states]) end
   end
   for i = 1, rec.count do
     local st = rec[i]
     local kind = st.kind
     if st == rec.lease then
       split = true
+    elseif st == rec.advances then
+      ending = max(ending, st.ending)
     elseif kind > HOLDS and st.holds > 0 and not matters(record.find(kind - HOLDS, st.parameter, st.window)) then
       add(st, kind - HOLDS, 0, st)
     elseif kind < HOLDS and matters(st) then

@@ -20,7 +20,7 @@ local layout = {
 
   -- Kinds that are not algorithms, in names and in specs, see algorithms.lua. RESET names no state: a spec of this kind
   -- deletes the key.
-  RESET = 5, HOME = 6, SHARD = 7,
+  RESET = 5, HOME = 6, SHARD = 7, ADVANCES = 10,
   HOLDS = 16,               -- added to a window's kind: the kind of the state that has the window's held units
 
   HEAD_BYTES = 3,

@@ -79,18 +79,34 @@ end
 -- digest returns what is stored before a packed table, to recognize bytes that have changed.
 local function digest(packed) return sub(redis.sha1hex(packed), 1, DIGEST) end
 
+-- read returns the table in a state's area, or nothing if it is not as write has stored it. No other number in a table
+-- is checked.
+function lease.read(st)
+  if st.size > st.slots or st.slots > layout.LEASE_BYTES then return end
+  local s = record.area(st)
+  local packed = sub(s, DIGEST + 1, st.size)
+  if digest(packed) == sub(s, 1, DIGEST) then return cmsgpack.unpack(packed) end
+end
+
+-- write puts a table into the area of a state of the record in memory.
+function lease.write(rec, st, t)
+  local packed = cmsgpack.pack(t)
+  local s = digest(packed) .. packed
+  local slots = ceil(#s / PAD) * PAD
+  if st.slots ~= slots then rec.rewrite = true end
+  st.size, st.slots = #s, slots
+  st.area = s .. zeros('\0', slots - #s)
+  st.patch, st.patch_at = st.area, 0
+end
+
 -- open returns the table of the record's lease record, and its state, if there is one. A lease record of another kind
--- than the given one is damage, and so is a table that is not as keep has stored it. No other number in a table is
--- checked.
+-- than the given one is damage.
 function lease.open(rec, kind)
   local st = rec.lease
   if not st then return nil, st end
-  local s = record.area(st)
-  local packed = sub(s, DIGEST + 1, st.size)
-  if st.kind ~= kind or st.size > st.slots or digest(packed) ~= sub(s, 1, DIGEST) then
-    record.damaged(rec.key, 'a lease record without its table')
-  end
-  return cmsgpack.unpack(packed), st
+  local t = st.kind == kind and lease.read(st)
+  if not t then record.damaged(rec.key, 'a lease record without its table') end
+  return t, st
 end
 
 -- summarize packs a lease summary of a table: its bound, offset, from and till. A summary can be about one window only,
@@ -119,15 +135,11 @@ function lease.limit(pairs) return #pairs == NAME and unpack('>I5', pairs, STATE
 -- keep puts a table into the record in memory, which record.save writes. The record matters until `ending`, and its
 -- summary has what summarize takes.
 function lease.keep(rec, kind, t, ending, says)
-  local st, packed = rec.lease, cmsgpack.pack(t)
-  local s = digest(packed) .. packed
-  local slots = ceil(#s / PAD) * PAD
+  local st = rec.lease
   if not st then
     st = record.state(kind, 1, 0)
     record.add(st)
   end
-  if st.slots ~= slots then rec.rewrite = true end
-  st.size, st.slots, st.ending, st.summary = #s, slots, ending, summarize(kind, t, says)
-  st.area = s .. zeros('\0', slots - #s)
-  st.patch, st.patch_at = st.area, 0
+  st.ending, st.summary = ending, summarize(kind, t, says)
+  lease.write(rec, st, t)
 end

@@ -29,7 +29,7 @@ var files embed.FS
 var (
 	before = []string{"layout", "messages", "algorithms", "record", "rate"}
 	after  = []string{
-		"spec", "holds", "ids", "lease", "home", "shard", "decide", "fast_holds", "admit", "settle", "each", "all",
+		"spec", "holds", "ids", "lease", "home", "advance", "shard", "decide", "fast_holds", "admit", "settle", "each", "all",
 		"inspect",
 	}
 )
@@ -60,10 +60,11 @@ type Function struct {
 
 // The functions. Decide answers batches of requests without ids. Admit and Settle are about one id of one key. Each
 // runs those two for several, and renews leases. All answers a multi-key request, and Inspect describes a key. For
-// split keys, Lend and Forget run at the home, Recall and Take at a shard.
+// split keys, Lend and Forget run at the home, Recall and Take at a shard. Advance accounts for an advance and asks for
+// more; Account only accounts.
 //
 // Reset is Decide for batches of resets alone, and End is Each for requests that only end or renew holds. A node that
-// is out of memory runs these two, Settle and Inspect, because they admit nothing. A node that cannot save its data
+// is out of memory runs these two, Settle, Account and Inspect, because they admit nothing. A node that cannot save its data
 // or lacks replicas refuses all that may write, even these. Look is Inspect for such a node.
 var (
 	Decide  = &Function{Name: "decide", short: "decide"}
@@ -79,9 +80,12 @@ var (
 	Forget  = &Function{Name: "forget", short: "forget"}
 	Recall  = &Function{Name: "recall", short: "recall"}
 	Take    = &Function{Name: "take", short: "take"}
+	Advance = &Function{Name: "advance", short: "account"}
+	Account = &Function{Name: "account", short: "account", full: true}
 )
 
-var functions = []*Function{Decide, Reset, Admit, Settle, Each, End, All, Inspect, Look, Lend, Forget, Recall, Take}
+var functions = []*Function{Decide, Reset, Admit, Settle, Each, End, All, Inspect, Look, Lend, Forget, Recall, Take,
+	Advance, Account}
 
 // Library is the library as FUNCTION LOAD takes it. Its name ends with the hash of its text, so that a node can have
 // two versions.

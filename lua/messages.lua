@@ -13,6 +13,8 @@
 --   rl_take      loan -> taken
 --   rl_recall    order -> reported
 --   rl_forget    forgot -> forgotten
+--   rl_advance   ask -> answer
+--   rl_account   ask -> answer
 --
 -- A packed message is integers one after the other, in the formats at the end of this file. The others are maps with
 -- names, packed by cmsgpack. Their fields have these types:
@@ -140,6 +142,33 @@
 -- forgotten: a home's reply to that
 --   forgotten    flag       false: shards remain that did not forget, or were lent to since
 --
+-- ask: a proxy accounts for an advance, or asks for one, or for more
+--   proxy        text
+--   spec         text       of a request that is to be admitted from the advance
+--   account      account?
+--   want         units      for its next spans; 0: none
+--   span         ms         for which it would like to have them
+--
+-- account: what was drawn from an advance
+--   number       number     of the advance
+--   draws        draw*      that are in no earlier account, in the order of time
+--   keep         units      that the proxy goes on drawing from until the answer
+--
+-- draw: units that a proxy has admitted
+--   at           clock      no earlier than when
+--   units        units
+--
+-- answer: a home's answer to that
+--   terms        terms
+--   used         units*     that count, by window of the spec
+--
+-- terms: what a proxy may draw
+--   number       number     of the advance from now on; 0: there is none
+--   units        units      all that may be drawn, which includes what was kept
+--   deadline     clock      at which the advance lapses
+--   clock        clock
+--   recalled     flag       the home wants it back
+--
 -- states: the states of a key, for RL.INSPECT
 --   split        flag       whether the key's other shards have to be asked as well
 --   states       inspected*
@@ -155,6 +184,8 @@
 --   held         number
 --   holds        count
 --   lapsed       count      holds, since the window last held nothing
+--   advanced     number     units that proxies have
+--   advances     count
 
 local lib = ...
 
@@ -169,13 +200,15 @@ lib.messages = {
   CLOCK = '>I6', -- of the node, in ms
 
   -- The reply to an entry: a status 1; for FAILED the text of an error, which has charged nothing; for AT_HOME the
-  -- fields of HOME; if units are held, LAPSED, the number of lapsed holds that this call removed 3; GRANTED, that is
-  -- how many requests were granted 4 and the calls per second that charge 3; per window USAGE; and for AT_SHARD the
-  -- text of the map `refused`, empty if all requests were granted. Before a text there is its length 2.
+  -- fields of HOME; if units are held or advanced, LAPSED, the number of lapsed holds that this call removed 3;
+  -- GRANTED, that is how many requests were granted 4 and the calls per second that charge 3; per window USAGE; and
+  -- for AT_SHARD the text of the map `refused`, empty if all requests were granted. Before a text there is its
+  -- length 2.
+  -- After RECALLED, what is not granted, or has no cost, is to be asked again: advances were recalled.
   --
   -- USAGE is the units used before the entry 6; the ms at which there is room for one more request, 0 if there is now
   -- 6; and the first ms at which nothing counts any more, what was granted included 6.
-  DECIDED = 0, FAILED = 1, AT_HOME = 2, AT_SHARD = 3, HELD = 4,
+  DECIDED = 0, FAILED = 1, AT_HOME = 2, AT_SHARD = 3, HELD = 4, RECALLED = 5,
   STATUS = '>B', TEXT = '>I2', LAPSED = '>I3', GRANTED = '>I4I3', GRANTED_BYTES = 7,
   USAGE = '>I6I6I6', USAGE_BYTES = 18,
   -- Shards of a split key 2; flags 1 (1: the shards must be read before the rest is decided, 2: units are held).

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rlproxy/rlproxy/engine/advance"
 	"github.com/rlproxy/rlproxy/engine/wire"
 	"github.com/rlproxy/rlproxy/internal/redistest"
 	"github.com/rlproxy/rlproxy/shard/lease"
@@ -22,6 +23,8 @@ var messages = map[string]reflect.Type{
 	"order": reflect.TypeFor[wire.ShardOrder](), "recall": reflect.TypeFor[lease.Recall](),
 	"reported": reflect.TypeFor[wire.ShardReport](), "report": reflect.TypeFor[lease.Report](),
 	"forgot": reflect.TypeFor[wire.Forgot](), "forgetful": reflect.TypeFor[wire.Forgetful](), "forgotten": reflect.TypeFor[wire.Forgotten](),
+	"ask": reflect.TypeFor[wire.AdvanceAsk](), "account": reflect.TypeFor[advance.Account](), "draw": reflect.TypeFor[advance.Draw](),
+	"answer": reflect.TypeFor[wire.AdvanceAnswer](), "terms": reflect.TypeFor[advance.Terms](),
 	"states": reflect.TypeFor[wire.KeyStates](), "inspected": reflect.TypeFor[wire.Inspected](),
 }
 

@@ -20,7 +20,7 @@ local call, unpack, pack = redis.call, struct.unpack, struct.pack
 local sub, format, concat, max = string.sub, string.format, table.concat, math.max
 local layout = lib.layout
 local HEAD, NAME, STATE, ENTRY = layout.HEAD_BYTES, layout.NAME_BYTES, layout.STATE_BYTES, layout.ENTRY_BYTES
-local HOME, SHARD = layout.HOME, layout.SHARD
+local HOME, SHARD, ADVANCES = layout.HOME, layout.SHARD, layout.ADVANCES
 local algorithms = lib.algorithms
 local STATES, YEAR, HOLDS, LINGER = layout.STATES, layout.YEAR, layout.HOLDS, layout.LINGER
 -- bytes of a record from which on it is not rewritten to drop or to add a state, if that can be avoided
@@ -103,7 +103,7 @@ end
 -- directory_of returns a table of what a record's directory determines:
 --   text, bytes, count  the directory itself, its size and the number of states
 --   head, inline, last  the bytes of directory and fields together, the inline size, and the latter minus 1 as text
---   lease               the index of the lease record, or false
+--   lease, advances     the index of the lease record, or false; of the advances, see advance.lua
 -- and by state
 --   twins               the index of the state of its window's held units, or false
 --   kinds, limits, names
@@ -115,7 +115,7 @@ local directory_of = record.cache(1000, function(s, key)
   local count = (#s - HEAD) / NAME
   local d = { text = s, bytes = #s, count = count, kinds = {}, limits = {}, names = {}, at = {},
     keep = {}, lives = {}, slots = {}, area = {}, states = {}, offsets = {}, twins = {}, lease = false,
-    inline = layout.INLINE + layout.INLINE_MORE * max(count - 1, 0) }
+    advances = false, inline = layout.INLINE + layout.INLINE_MORE * max(count - 1, 0) }
   local at, held = #s + 1, false
   for i = 1, count do
     local from = HEAD + (i - 1) * NAME
@@ -127,6 +127,7 @@ local directory_of = record.cache(1000, function(s, key)
       if i < count then record.damaged(key, 'a state after the lease record') end
       d.lease = i
     end
+    if kind == ADVANCES then d.advances = i end
     held = held or kind > HOLDS
     d.kinds[i], d.limits[i], d.at[i] = kind, limit, at
     local st = blank(kind, parameter, window)
@@ -172,14 +173,16 @@ end
 --   text        its first bytes; of an inline record all of them
 --   count       the number of states, which are at 1, 2 and so on, in the order of the record
 --   lease       the state that is the lease record, or false
+--   advances    the state that has the advances, or false; advanced: its table, see advance.lua
 --   inline      whether it is an inline record
 --   rewrite     whether the whole record has to be composed and written
 --   renamed     whether a state has taken the place of another one
 --   bytes       its length as computed from its directory and fields
 --   held        whether it has held units, also if they have lapsed
 --   lapsed      how many lapsed holds were removed in memory; of several windows, the largest number
-local rec = { key = '', clock = 0, now = 0, text = '', directory = false, count = 0, lease = false, inline = true,
-  rewrite = false, renamed = false, bytes = 0, held = false, lapsed = 0 }
+local rec = { key = '', clock = 0, now = 0, text = '', directory = false, count = 0, lease = false,
+  advances = false, advanced = false, inline = true, rewrite = false, renamed = false, bytes = 0, held = false,
+  lapsed = 0 }
 
 local ZEROS = string.rep('\0', 64) -- as many as any fields have bytes
 
@@ -212,7 +215,7 @@ end
 function record.load(key, clock, s, d)
   for i = 1, rec.count do record.clean(rec[i]) end -- the states of the last record, whose tables are cached
   rec.key, rec.clock, rec.text, rec.directory, rec.count, rec.lease, rec.rewrite = key, clock, s, d, 0, false, false
-  rec.held, rec.lapsed, rec.renamed = false, 0, false
+  rec.held, rec.lapsed, rec.renamed, rec.advances, rec.advanced = false, 0, false, false, false
   if s == '' then
     rec.now, rec.directory, rec.inline = clock, false, true
     return rec
@@ -257,6 +260,7 @@ function record.load(key, clock, s, d)
   rec.now, rec.bytes = now, begin - 1
   if inline and begin - 1 > #s then record.damaged(key, 'it ends within its areas') end
   if rec.held then lib.holds.lapse(rec) end
+  if d.advances then lib.advance.load(rec, rec[d.advances]) end
   return rec
 end
 
@@ -281,7 +285,9 @@ local function windows()
   for i = 1, rec.count do
     local st = rec[i]
     local name = pack(layout.STATE, st.kind % HOLDS, st.parameter, st.window)
-    if st ~= rec.lease and not seen[name] and (st.asked or matters(st)) then seen[name], n = true, n + 1 end
+    if st ~= rec.lease and st ~= rec.advances and not seen[name] and (st.asked or matters(st)) then
+      seen[name], n = true, n + 1
+    end
   end
   return n
 end
@@ -397,8 +403,9 @@ local function compose()
   local count, spare = 0, not rec.inline and rec.bytes >= LONG and SPARE or 0
   for i = 1, rec.count do
     local st = rec[i]
-    local live = not rec.rewrite or matters(st)
-    if live or spare > 0 and st ~= rec.lease then
+    -- what is accounted for later may have been drawn while a bucket that is full now was not
+    local live = not rec.rewrite or matters(st) or rec.advances and st.algorithm.drains
+    if live or spare > 0 and st ~= rec.lease and st ~= rec.advances then
       if not live then spare = spare - 1 end
       count = count + 1
       rec[count] = st

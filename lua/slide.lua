@@ -136,6 +136,33 @@ function slide.append(st, limit, moments, units)
   st.count = kept + #tail
 end
 
+-- insert charges units at several moments, which are in order. Some may be before charges that the log has already:
+-- the entries of these come after the new ones again.
+function slide.insert(st, rec, limit, moments, units)
+  if st.tail then st.area, st.tail = slide.straighten(st), false end
+  slide.usage(st, rec)
+  local late, taken = {}, {}
+  while st.count > st.gone and st.newest > moments[1] do
+    local n, ms, total = st.count - 1, 0, st.live
+    if n > st.gone then ms, total = entry(st, n - 1) end
+    table.insert(late, 1, st.newest)
+    table.insert(taken, 1, (st.total - total) % WRAP)
+    st.count, st.newest, st.total = n, ms, total
+  end
+  local all, sums, j = {}, {}, 1
+  for i = 1, #moments + 1 do
+    while late[j] and (i > #moments or late[j] <= moments[i]) do
+      all[#all + 1], sums[#sums + 1], j = late[j], taken[j], j + 1
+    end
+    all[#all + 1], sums[#sums + 1] = moments[i], units[i]
+  end
+  slide.append(st, limit, all, sums)
+  local added = #st.tail / ENTRY
+  local slot = st.slots > 0 and (st.first + st.count - added) % st.slots or 0
+  st.patch, st.patch_at = st.tail, slot * ENTRY
+  rec.rewrite = rec.rewrite or st.count > st.slots or slot + added > st.slots or st.area ~= false
+end
+
 function slide.matters_until(st) return st.newest + st.window end
 
 function slide.empty_at(st) return st.newest + st.window + 1 end

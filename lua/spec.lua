@@ -73,7 +73,7 @@ function spec.place(q, key, s)
   local d, place = record.directory(key, s), false
   if d.text == q.fresh.text then d = q.fresh end -- the cache may have made another table for the text
   for j = 1, d.count do place = d.names[j] == q.fresh.names[1] and j or place end
-  q.directory, q.place = d, q.straight and place or false
+  q.directory, q.place = d, q.straight and not d.advances and place or false -- the slow path counts what is advanced
   if q.areas then q.last = d.last end
   return d, q.place
 end

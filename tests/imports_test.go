@@ -50,10 +50,10 @@ var allowed = map[string][]string{
 	"engine/hotkeys":     {"engine", "engine/backend", "engine/observe", "engine/registry", "internal/episodes"},
 	"engine/layout":      {"engine", "engine/backend", "engine/registry", "shard", "internal/episodes"},
 	"engine/registry":    {"engine/backend"},
-	"engine/wire":        {"engine", "engine/limit", "lua", "shard", "shard/lease"},
+	"engine/wire":        {"engine", "engine/advance", "engine/limit", "lua", "shard", "shard/lease"},
 	"engine/split":       {"engine", "engine/backend", "engine/denials", "engine/limit", "engine/wire", "lua", "shard", "shard/lease", "internal/glob"},
 	"engine/redis": {
-		"engine", "engine/backend", "engine/backlog", "engine/denials", "engine/layout", "engine/library", "engine/limit", "engine/local",
+		"engine", "engine/advance/purse", "engine/backend", "engine/backlog", "engine/denials", "engine/layout", "engine/library", "engine/limit", "engine/local",
 		"engine/multikey", "engine/resets", "engine/split", "engine/traffic", "engine/wire", "lua", "shard", "internal/episodes",
 	},
 	"engine/forward": {
@@ -71,7 +71,8 @@ var allowed = map[string][]string{
 	"shard/topk":           nil,
 	"shard/lease":          nil,
 	"shard/lease/model":    {"shard/lease"},
-	"engine/advance":       nil,
+	"engine/advance":       {"engine/limit"},
+	"engine/advance/purse": {"engine", "engine/advance", "engine/backend", "engine/split", "engine/wire", "lua"},
 	"engine/advance/model": {"engine/advance"},
 	"lua":                  nil,
 	"resp":                 {"internal/redisline", "internal/epoll", "internal/sockio", "internal/episodes"},
@@ -106,7 +107,7 @@ var inTests = map[string][]string{
 	"commands/policies":  {"engine/backend", "engine/memory", "engine/redis", "resp", "shard"},
 	"web":                {"commands"},
 	"engine/decisionlog": {"engine/limit"},
-	"lua":                {"engine", "engine/limit", "engine/wire", "shard", "shard/lease"}, // outside of its package, as wire imports it
+	"lua":                {"engine", "engine/advance", "engine/limit", "engine/wire", "shard", "shard/lease"}, // outside of its package, as wire imports it
 }
 
 // testSupport lists the packages that only tests may import.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/rlproxy/rlproxy/cmd/rlproxy/config"
 	"github.com/rlproxy/rlproxy/commands/slots"
@@ -72,12 +73,21 @@ func openEngines(c *config.Config, log *slog.Logger) (*engines, error) {
 			nodes.Configure(redis.Settings{
 				Fail: c.FailPolicy, FailRules: c.FailRules,
 				HotKeys: c.HotKeys, HotThreshold: int64(c.HotThreshold),
+				Advance: advanceTime(c),
 			})
 			forwarder.Configure(forward.Settings{Off: !c.Passthrough, Admin: c.PassthroughAdmin,
 				Timeout: c.PassthroughTimeout})
 		}}
 	e.observe(log)
 	return e, nil
+}
+
+// advanceTime returns for how long units are advanced, 0 for never.
+func advanceTime(c *config.Config) time.Duration {
+	if !c.Advances {
+		return 0
+	}
+	return c.AdvanceTime
 }
 
 // observe opens what sees the decisions, and what keeps leases.

@@ -32,25 +32,25 @@ func (i Instant) Since(earlier Instant) time.Duration {
 
 // Draw is units that a proxy has admitted.
 type Draw struct {
-	At    int64 // ms of the node's clock: no earlier than when they were admitted
-	Units int64
+	At    int64 `msg:"at,clock"` // ms of the node's clock: no earlier than when they were admitted
+	Units int64 `msg:"units,units"`
 }
 
 // Account says what a proxy has drawn from an advance. The home applies it at most once: only if it has the number.
 // So the same account may be sent again, and must be if its answer was lost.
 type Account struct {
-	Number int64  // of the advance
-	Draws  []Draw // those that are in no earlier account, in the order of time
-	Keep   int64  // the units that the proxy goes on drawing from until the answer
+	Number int64  `msg:"number,number"` // of the advance
+	Draws  []Draw `msg:"draws"`         // those that are in no earlier account, in the order of time
+	Keep   int64  `msg:"keep,units"`    // the units that the proxy goes on drawing from until the answer
 }
 
 // Terms are the home's answer to an account, or to the question for an advance.
 type Terms struct {
-	Number   int64 // of the advance from now on; 0: there is none, whatever was drawn
-	Units    int64 // all that may be drawn, which includes what was kept
-	Deadline int64 // the ms of the node's clock at which the advance lapses
-	Clock    int64 // the ms of the node's clock at the answer
-	Recalled bool  // the home wants it back
+	Number   int64 `msg:"number,number"`  // of the advance from now on; 0: there is none, whatever was drawn
+	Units    int64 `msg:"units,units"`    // all that may be drawn, which includes what was kept
+	Deadline int64 `msg:"deadline,clock"` // the ms of the node's clock at which the advance lapses
+	Clock    int64 `msg:"clock,clock"`    // the ms of the node's clock at the answer
+	Recalled bool  `msg:"recalled"`       // the home wants it back
 }
 
 // Advance is what a proxy may draw from for one key, and requests with one spec. The zero Advance has nothing.
@@ -101,13 +101,8 @@ func (a *Advance) Draw(now Instant, units int64) bool {
 	return true
 }
 
-// Recall notes that the home wants back whatever it had advanced when its newest advance had that number. Nothing
-// more is drawn.
-func (a *Advance) Recall(newest int64) {
-	if a.number != 0 && a.number <= newest {
-		a.recalled = true
-	}
-}
+// Recall notes that the home wants the advance back. Nothing more is drawn.
+func (a *Advance) Recall() { a.recalled = a.number != 0 }
 
 // Recalled reports whether the home wants the advance back.
 func (a *Advance) Recalled() bool { return a.recalled }

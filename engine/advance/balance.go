@@ -8,15 +8,21 @@ type Balance struct {
 	Advance
 
 	demand  demand
+	cost    int64 // of the newest request
 	calling bool
 	called  Instant // when the newest call was sent
+	refused int     // calls in a row that asked for units and brought none
+	failed  bool    // the newest call had no answer
+	recall  bool    // a recall came while a call was under way
 }
 
 const (
-	// hot is how many units requests must ask for in a span for an advance to pay, times their cost.
-	hot = 16
-	// pause is the least time between two calls that nothing but the need for more units causes.
-	pause = 50 * time.Millisecond
+	// hot is for how many requests the units of a span must be asked for, for an advance to pay.
+	hot = 8
+	// pause is the least time between two calls that nothing but the need for more units causes. It doubles with
+	// each call that brings none, up to pauses times.
+	pause  = 50 * time.Millisecond
+	pauses = 5
 	// soon is how many ms before its deadline an advance is accounted for at the latest.
 	soon = 25
 )
@@ -24,6 +30,7 @@ const (
 // Request counts a request, and reports whether it is admitted from the advance. Otherwise the home decides it.
 func (b *Balance) Request(now Instant, cost int64) bool {
 	b.demand.add(now, cost)
+	b.cost = cost
 	return b.Draw(now, cost)
 }
 
@@ -33,54 +40,65 @@ type Message struct {
 	Want    int64 // units that it would like to have; 0: none
 }
 
-// Call begins a call that is made anyway, for requests of a cost. It returns nothing if another one about the advance
-// is under way.
-func (b *Balance) Call(now Instant, cost int64) (m Message, ok bool) {
-	if b.calling {
-		return m, false
-	}
-	if need := b.need(now); need >= hot*cost && !b.recalled {
+// Call begins a call. Due must have reported a reason. A call after one that failed asks for nothing: a node that is
+// out of memory takes an account, but advances nothing.
+func (b *Balance) Call(now Instant) (m Message) {
+	if need := b.need(now); need >= hot*b.cost && !b.recalled && (!b.failed || b.number == 0) {
 		m.Want = 2 * need
 	}
 	m.Account = b.Account(m.Want)
-	if m.Account == nil && m.Want == 0 {
-		return m, false
-	}
 	b.calling, b.called = true, now
-	return m, true
+	return m
 }
 
 // need returns how many units requests will ask for in a span.
 func (b *Balance) need(now Instant) int64 {
 	span := b.span
 	if span == 0 {
-		span = usual
+		span = Usual
 	}
 	return b.demand.in(now, time.Duration(span)*time.Millisecond)
 }
 
-// Due reports whether there is a reason for a call, although no request needs one: an account whose answer was lost,
-// a recall, a deadline that comes, or units that are about to be used up.
+// Due reports whether there is a reason for a call: requests that ask for more than there is, an account whose answer
+// was lost, a recall, or a deadline that comes.
 func (b *Balance) Due(now Instant) bool {
+	since := now.Since(b.called)
 	switch {
-	case b.number == 0 || b.calling:
+	case b.calling:
 		return false
-	case b.recalled || b.Pending() && now.Since(b.called) >= pause:
+	case b.number == 0:
+		return since >= pause<<min(b.refused, pauses) && b.cost > 0 && b.need(now) >= hot*b.cost
+	case b.recalled && !b.Pending():
 		return true
+	case since < pause:
+		return false
 	}
 	remaining := b.Remaining(now)
-	return now.Since(b.called) >= pause &&
-		(remaining < soon || remaining < b.span/2 || b.left < b.need(now)/2)
+	return b.recalled || b.Pending() || remaining < soon || remaining < b.span/2 || b.left < b.need(now)/2
 }
 
 // End takes the answer to a call with m that was sent at a moment; t is nil if there was none. What the account of a
 // call without an answer says is said again by the next call.
 func (b *Balance) End(m Message, sent Instant, t *Terms) {
-	b.calling = false
+	b.calling, b.failed = false, t == nil
 	if t != nil {
 		b.Answered(m.Account, sent, *t)
+		switch {
+		case b.number != 0:
+			b.refused = 0
+		case m.Want > 0:
+			b.refused++
+		}
+	}
+	if b.recall {
+		b.recall = false
+		b.Advance.Recall()
 	}
 }
 
-// Quit gives the advance back, with the next call: the proxy ends, or the key has another home.
-func (b *Balance) Quit() { b.recalled = b.number != 0 }
+// Recall notes that the home wants the advance back, also one that comes with the answer to a call under way.
+func (b *Balance) Recall() {
+	b.Advance.Recall()
+	b.recall = b.calling
+}

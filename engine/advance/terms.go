@@ -7,8 +7,9 @@ const (
 	Most = 64
 	// Reserve is the part of a limit, 1/Reserve, that the home keeps: it advances nothing if less would be left.
 	Reserve = 16
+	// Usual is for how many ms units are advanced, unless a directive says otherwise.
+	Usual = 250
 
-	usual    = 250 // ms for which an advance is made
 	shortest = 100 // ms; shorter ones would take more than 20 calls a second
 	longest  = 2000
 	grids    = 16 // an account has at most about as many draws
@@ -16,9 +17,9 @@ const (
 	parts    = 8  // and at most this part of the shortest window
 )
 
-// Span returns the ms for which units are advanced, given the shortest window in ms and the time of a round trip to
-// the node. It is 0 if windows are too short for that.
-func Span(window int64, roundTrip time.Duration) int64 {
+// Span returns the ms for which units are advanced, given how many are usual, the shortest window in ms, and the time
+// of a round trip to the node. It is 0 if windows are too short for that.
+func Span(usual, window int64, roundTrip time.Duration) int64 {
 	span := max(min(usual, window/parts), trips*int64((roundTrip+time.Millisecond-1)/time.Millisecond))
 	if span < shortest || span > min(longest, window/parts) {
 		return 0

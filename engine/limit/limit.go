@@ -78,6 +78,15 @@ func (s *Spec) Longest() int64 {
 	return longest
 }
 
+// Shortest returns the length of the shortest window, in ms.
+func (s *Spec) Shortest() int64 {
+	least := int64(MaxWindow)
+	for _, w := range s.Limits() {
+		least = min(least, w.Length)
+	}
+	return least
+}
+
 // Smallest returns the smallest of the limits.
 func (s *Spec) Smallest() int64 {
 	least := int64(MaxLimit)

@@ -127,15 +127,21 @@ func (b *batch) applyAnswer(c *entries, at int, a *wire.Answer, clock int64) {
 	}
 	first := &b.items[c.first[at]]
 	r := first.req
-	if a.Status != wire.AtNode || a.Rate >= b.hotRate.Load() || b.splits.PossiblySplit.Load() > 0 { // without a call
+	if a.Rate >= b.advances.Rate.Load() {
+		b.advances.Watch(r)
+	}
+	if a.Status != wire.AtNode || a.Rate >= b.splits.HotRate.Load() || b.splits.PossiblySplit.Load() > 0 {
 		b.splits.Observe(r, first.shard, a)
 	}
 	if a.Refusal != nil {
 		a.Refusal.Shard = first.shard
 	}
-	// What a shard did not grant, and what the home cannot decide alone, stays open.
+	// What a shard did not grant, and what the home cannot decide alone or yet, stays open.
 	decided := a.Requests
 	switch {
+	case a.Recalled:
+		b.advances.Recall(r.Key)
+		decided = a.Granted * min(r.Cost, 1) // none without cost
 	case a.Undecided && r.ConcernsWholeKey():
 		decided = 0
 	case a.Undecided || a.Status == wire.AtShard:
@@ -145,6 +151,9 @@ func (b *batch) applyAnswer(c *entries, at int, a *wire.Answer, clock int64) {
 	for n := range a.Requests {
 		it := &b.items[j]
 		switch {
+		case n >= decided && a.Recalled:
+			b.recalled = append(b.recalled, *it)
+			*it = item{task: sentOn{}}
 		case n >= decided:
 			it.leave(a.Refusal)
 		case r.Op == engine.OpReset:
@@ -165,7 +174,7 @@ func (b *batch) applyAnswer(c *entries, at int, a *wire.Answer, clock int64) {
 
 // learn passes a home's answer to package split, if it shows that its key is split or may have to be.
 func (p *parts) learn(r *engine.Request, a *wire.Answer) {
-	if a.Status != wire.AtNode || a.Rate >= p.hotRate.Load() || p.splits.PossiblySplit.Load() > 0 {
+	if a.Status != wire.AtNode || a.Rate >= p.splits.HotRate.Load() || p.splits.PossiblySplit.Load() > 0 {
 		p.splits.Observe(r, 0, a)
 	}
 }

@@ -29,6 +29,7 @@ type batch struct {
 
 	misrouted  []item            // items whose key the node should have, but does not: to be submitted again
 	redirected map[*queue][]item // items to be submitted to other nodes
+	recalled   []item            // items that wait for advances to come back: to be submitted again
 	late       []item            // items that have waited for too long and are not answered yet
 
 	missing bool  // the node does not have the library
@@ -115,7 +116,7 @@ func (b *batch) Serve(items []item, cost time.Duration) {
 	b.items, b.cost = items, cost
 	if q := b.q; !backend.Guard(b.logger, q.doing, b.serve) {
 		left := slices.Concat(slices.Collect(maps.Values(b.redirected))...)
-		*b = batch{parts: b.parts, q: q, items: slices.Concat(b.items, b.misrouted, left, b.late)}
+		*b = batch{parts: b.parts, q: q, items: slices.Concat(b.items, b.misrouted, left, b.recalled, b.late)}
 		q.failAfterPanic(b.items)
 	}
 	notify(b.items)
@@ -174,7 +175,7 @@ func (b *batch) serve() {
 		}
 		b.rebuild(ctx)
 	}
-	if len(b.misrouted)+len(b.redirected) > 0 {
+	if len(b.misrouted)+len(b.redirected)+len(b.recalled) > 0 {
 		b.resubmit()
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/backlog"
 	"github.com/rlproxy/rlproxy/engine/conformance"
 	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/engine/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -18,8 +19,8 @@ func TestARunEndsByCost(t *testing.T) {
 	const allowed = 2 * time.Millisecond
 	e := openAlways(t, time.Minute, "redis://"+startFake(t).addr)
 	q := &e.queues.OpenAll().Queues[0].waiting
-	q.Observe(mostAllowance, 0, 0)
-	q.Observe(mostAllowance, 0, mostAllowance) // a slow batch, in which 2 ms are for 2/15 of it
+	q.Observe(wire.MostAllowance, 0, 0)
+	q.Observe(wire.MostAllowance, 0, wire.MostAllowance) // a slow batch, in which 2 ms are for 2/15 of it
 	require.Equal(t, allowed, q.Allowance())
 	eight := conformance.Slide("k", 5, minute, 1)
 	for eight.N < limit.MaxWindows {
@@ -35,15 +36,15 @@ func TestARunEndsByCost(t *testing.T) {
 		other    bool             // each is about another key
 		run      int              // requests in the first run
 	}{
-		"decisions":    {[]engine.Request{conformance.Slide("", 5, minute, 1)}, true, int(allowed / entryCost)},
+		"decisions":    {[]engine.Request{conformance.Slide("", 5, minute, 1)}, true, int(allowed / wire.EntryCost)},
 		"equal":        {[]engine.Request{conformance.Slide("k", 5, minute, 1)}, false, backlog.MaxItems},
-		"with windows": {[]engine.Request{eight}, true, int(allowed / (entryCost + 7*windowCost))},
-		"with ids":     {[]engine.Request{reserve("k", "id", 1000, 10)}, false, int(allowed / entryCost)},
-		"settles":      {[]engine.Request{settle("k", "id", 10)}, false, int(allowed / entryCost)},
-		"resets":       {[]engine.Request{conformance.Reset("")}, true, int(allowed / resetCost)},
-		"many shards":  {[]engine.Request{sharded}, true, int(allowed / (entryCost + 99*shardCost))},
-		"inspect":      {[]engine.Request{conformance.Inspect("k")}, false, int(allowed / inspectCost)},
-		"several keys": {[]engine.Request{together, conformance.Slide("l", 5, minute, 1)}, false, 2 * int(allowed/(2*entryCost))},
+		"with windows": {[]engine.Request{eight}, true, int(allowed / (wire.EntryCost + 7*wire.WindowCost))},
+		"with ids":     {[]engine.Request{reserve("k", "id", 1000, 10)}, false, int(allowed / wire.EntryCost)},
+		"settles":      {[]engine.Request{settle("k", "id", 10)}, false, int(allowed / wire.EntryCost)},
+		"resets":       {[]engine.Request{conformance.Reset("")}, true, int(allowed / wire.ResetCost)},
+		"many shards":  {[]engine.Request{sharded}, true, int(allowed / (wire.EntryCost + 99*wire.ShardCost))},
+		"inspect":      {[]engine.Request{conformance.Inspect("k")}, false, int(allowed / wire.InspectCost)},
+		"several keys": {[]engine.Request{together, conformance.Slide("l", 5, minute, 1)}, false, 2 * int(allowed/(2*wire.EntryCost))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &engine.Pipeline{}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backlog"
+	"github.com/rlproxy/rlproxy/engine/wire"
 	"github.com/rlproxy/rlproxy/lua"
 	"github.com/rlproxy/rlproxy/shard"
 )
@@ -79,9 +80,9 @@ func (request) usesIDs() bool { return true }
 
 func (request) cost(it *item) time.Duration {
 	if it.req.Op == engine.OpReset {
-		return resetCost
+		return wire.ResetCost
 	}
-	return decisionCost(it.req)
+	return wire.DecisionCost(it.req)
 }
 
 // fail implements task. If a shard of a split key is known not to have decided the request, the key's home decides it;
@@ -96,29 +97,3 @@ func (request) fail(p *parts, q *queue, it *item, why string) {
 
 // stored returns the item's key as it is stored.
 func (it *item) stored() string { return string(shard.AppendStoredKey(nil, it.name(), it.shard)) }
-
-// A request's cost is how long a node works for it at most, whatever is stored, as far as a proxy can know that before
-// it asks. Runs of pipelines, and batches, are closed by cost, so that requests that take a node long leave time for
-// others. The figures are the node's CPU time, by INFO cpu, for the dearest requests of each kind: in pipelines of 50,
-// of Redis 7.0 on a core of 3 GHz.
-const (
-	// entryCost is that of a decision about one window, or of ending a hold. Most take a tenth of it: the rest is for
-	// what may be stored, such as ids, holds and many sub-windows.
-	entryCost = 60 * time.Microsecond
-
-	windowCost  = 10 * time.Microsecond  // of each further window
-	shardCost   = 5 * time.Microsecond   // of each further shard of a key, of which the home reads what was lent
-	repeatCost  = time.Microsecond       // of a request that is equal to the one before it, and shares its entry
-	resetCost   = 10 * time.Microsecond  // of RL.RESET of one key
-	inspectCost = 600 * time.Microsecond // of RL.INSPECT of a key with engine.MaxStates states
-	callCost    = 60 * time.Microsecond  // of a call of package split
-
-	// leastAllowance and mostAllowance bound the cost of a run.
-	leastAllowance = 2 * entryCost
-	mostAllowance  = backlog.MaxItems / 4 * entryCost
-)
-
-// decisionCost returns the cost of a decision, or of ending a hold.
-func decisionCost(r *engine.Request) time.Duration {
-	return entryCost + time.Duration(max(r.N, 1)-1)*windowCost + time.Duration(max(r.Shards, 1)-1)*shardCost
-}

@@ -26,7 +26,7 @@ type multiKey struct {
 
 func (m *multiKey) cost(*item) (sum time.Duration) {
 	for i := range m.requests {
-		sum += decisionCost(&m.requests[i])
+		sum += wire.DecisionCost(&m.requests[i])
 	}
 	return sum
 }

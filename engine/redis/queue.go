@@ -13,6 +13,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/library"
 	"github.com/rlproxy/rlproxy/engine/resets"
 	"github.com/rlproxy/rlproxy/engine/traffic"
+	"github.com/rlproxy/rlproxy/engine/wire"
 	"github.com/rlproxy/rlproxy/internal/episodes"
 )
 
@@ -41,10 +42,10 @@ type queue struct {
 func openQueue(p *parts, n *backend.Node) *queue {
 	q := &queue{Node: n, parts: p, client: n.Client(), clustered: n.Clustered(), doing: "asking " + n.Name()}
 	q.log = episodes.New(p.logger, func() time.Time { return p.now() }, backend.AnsweredInPlace, "node", n.Name())
-	q.waiting.Open(backlog.Bounds{Waiting: p.maxQueue, Least: leastAllowance, Most: mostAllowance},
+	q.waiting.Open(backlog.Bounds{Waiting: p.maxQueue, Least: wire.LeastAllowance, Most: wire.MostAllowance},
 		func() backlog.Carrier[item] { return &batch{parts: p, q: q} })
 	if q.client != nil { // else it is down for good, so nothing is queued
-		q.resets.Open(n, p.forget, p.denials.ForgetAll, p.logger)
+		q.resets.Open(n, p.forget, p.denials.ForgetAll, p.advances.Recall, p.logger)
 	}
 	return q
 }

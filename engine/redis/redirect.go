@@ -3,7 +3,11 @@ package redis
 import (
 	"bytes"
 	"slices"
+	"time"
 )
+
+// mostPause is the longest pause before a node is asked again whether advances have come back.
+const mostPause = 16 * time.Millisecond
 
 // redirect takes the items of a command out of the batch, to be submitted to the node that the error names, if it is
 // MOVED or ASK: such a command has not run. It reports whether it did.
@@ -46,14 +50,19 @@ func (b *batch) misroute(j int) {
 	b.items[j] = item{task: sentOn{}}
 }
 
-// resubmit submits the redirected items, and the misrouted ones again: to each node as one batch, so that a pipeline's
-// requests about a key keep their order.
+// resubmit submits the redirected items, and the misrouted and the recalled ones again: to each node as one batch, so
+// that a pipeline's requests about a key keep their order. Recalled ones pause for as long as they have waited before.
 func (b *batch) resubmit() {
 	for to, items := range b.redirected {
 		delete(b.redirected, to) // the other queue owns these items now
 		to.submitAgain(items)
 	}
 	b.q.submitAgain(b.misrouted)
+	if again := b.recalled; len(again) > 0 {
+		b.recalled = nil
+		pause := min(max(b.elapsed()-again[0].At, time.Millisecond), mostPause)
+		time.AfterFunc(pause, func() { b.q.submitAgain(again) }) // Close waits for those who wait for the items
+	}
 	clear(b.misrouted)
 	b.misrouted = b.misrouted[:0]
 }

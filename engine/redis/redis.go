@@ -21,10 +21,10 @@ package redis
 
 import (
 	"log/slog"
-	"math"
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/advance/purse"
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/backlog"
 	"github.com/rlproxy/rlproxy/engine/layout"
@@ -66,6 +66,9 @@ type Settings struct {
 
 	// HotThreshold splits keys that have more charging calls per second on one node, see split.Settings; 0: none.
 	HotThreshold int64
+
+	// Advance is for how long homes advance units of hot keys, see engine/advance; 0: never.
+	Advance time.Duration
 }
 
 // Engine keeps state on the nodes of a fleet. It implements engine.Engine.
@@ -103,6 +106,7 @@ func Open(fleet *backend.Fleet, config Config) *Engine {
 		splits.Denials = &p.denials
 	}
 	p.splits = split.New(splits, &e.sender)
+	p.advances = purse.Open(&e.sender, time.Now)
 	e.Configure(config.Settings)
 	// All parts are there: queues may be opened, and others may call the engine.
 	fleet.OnRecovered(p.recovered)
@@ -118,16 +122,13 @@ func (e *Engine) Configure(s Settings) {
 		s.Fail = engine.FailClosed
 	}
 	e.live.Store(&s)
-	hot := s.HotThreshold
-	if hot <= 0 {
-		hot = math.MaxInt64
-	}
-	e.hotRate.Store(hot)
+	e.advances.Configure(s.Advance)
 	e.splits.Configure(split.Settings{Rules: s.HotKeys, Threshold: s.HotThreshold})
 }
 
 // Close implements engine.Engine.
 func (e *Engine) Close() error {
+	e.advances.Close(2 * e.fleet.Timeout())
 	e.splits.Close()
 	e.local.Stop()
 	_ = e.queues.Close() // it never fails

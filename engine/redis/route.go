@@ -73,6 +73,9 @@ func (e *Engine) route(plan *plan, p *engine.Pipeline, from int) (to int) {
 			e.answerContested(plan.topology, r, res)
 			continue
 		}
+		if e.advances.Size.Load() > 0 && e.advances.Draw(plan.topology.Topology, r, res) {
+			continue
+		}
 		shard := 0
 		if r.Shards > 1 || r.ConcernsWholeKey() || e.splits.PossiblySplit.Load() > 0 {
 			var waits, ok bool

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/advance/purse"
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/backlog"
 	"github.com/rlproxy/rlproxy/engine/denials"
@@ -29,8 +30,8 @@ type parts struct {
 	remember bool // denials
 	denials  denials.Cache
 	splits   *split.Splitter
-	hotRate  atomic.Int64 // charging calls per second from which on package split observes a key
 	local    *local.Ledger
+	advances *purse.Purse
 	failed   [engine.FailPolicies]atomic.Int64 // answers by FAIL policy, for INFO
 
 	now       func() time.Time
@@ -46,6 +47,7 @@ func (p *parts) elapsed() time.Duration { return p.now().Sub(p.began) }
 func (p *parts) forget(key []byte) {
 	p.denials.Forget(key)
 	p.local.Forget(key)
+	p.advances.Recall(key)
 }
 
 // waiter lets one goroutine wait for several nodes' answers to its pipeline: one channel operation a pipeline, however
@@ -142,10 +144,10 @@ func (p *plan) add(node int, it item) bool {
 	n := len(part.items)
 	it.wait = &p.waiter
 	part.items = append(part.items, it)
-	added, cost := &part.items[n], entryCost
+	added, cost := &part.items[n], wire.EntryCost
 	switch decides := it.task == (entry{}); {
 	case n > 0 && decides && added.repeats(&part.items[n-1]):
-		cost = repeatCost
+		cost = wire.RepeatCost
 	case !decides || it.req.N != 1 || it.req.Shards > 1:
 		cost = added.task.cost(added)
 	}
@@ -203,7 +205,7 @@ type splitCall struct {
 
 func (c *splitCall) name(*item) []byte { return c.key }
 
-func (c *splitCall) cost(*item) time.Duration { return callCost }
+func (c *splitCall) cost(*item) time.Duration { return wire.CallCost }
 
 func (c *splitCall) usesIDs() bool { return c.IDs }
 
@@ -251,8 +253,15 @@ func (l *sender) Call(key []byte, calls []*split.Call) {
 }
 
 // Post implements split.Nodes.
-func (l *sender) Post(key []byte, c *split.Call) {
+func (l *sender) Post(key []byte, c *split.Call) { l.Begin(key, c, nil) }
+
+// Begin implements purse.Homes.
+func (l *sender) Begin(key []byte, c *split.Call, done func()) {
 	top := l.queues.OpenAll()
 	node, it := l.item(top, key, c)
-	top.Queues[node].submit([]item{it}, callCost)
+	if done != nil {
+		it.wait = &waiter{then: done}
+		it.wait.left.Store(1)
+	}
+	top.Queues[node].submit([]item{it}, wire.CallCost)
 }

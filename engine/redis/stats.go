@@ -26,21 +26,14 @@ func (e *Engine) Stats() []engine.Stat {
 	stats := []engine.Stat{
 		{Name: "engine", Text: "redis"},
 		{Name: "nodes", Value: int64(len(queues)), Metric: "nodes", Help: "Nodes that keep state."},
-		{
-			Name: "denials_remembered", Value: e.denials.Kept(), Metric: "denials_remembered",
-			Help: "Denials in memory. Those that have expired count until their key is asked about or another takes " +
-				"their place.",
-		},
-		{
-			Name: "denials_answered", Value: e.denials.Answers(), Metric: "denials_answered_total",
-			Help: "Requests that were denied from memory, without asking a node.",
-		},
 	}
+	stats = append(stats, e.denials.Stats()...)
 	for fail := engine.FailClosed; int(fail) < engine.FailPolicies; fail++ {
 		stats = append(stats, engine.Stat{Name: "answered_" + fail.String(), Value: e.failed[fail].Load()})
 	}
 	stats = append(stats, e.local.Stats()...)
 	stats = append(stats, e.splits.Stats()...)
+	stats = append(stats, e.advances.Stats()...)
 	stats = append(stats, e.layout.Stats()...)
 	for i, q := range queues {
 		stats = append(stats, engine.Stat{Name: "node" + strconv.Itoa(i), Text: q.line()})

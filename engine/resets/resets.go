@@ -1,4 +1,5 @@
-// Package resets listens for resets that other proxies make: the library publishes the key of each on its node.
+// Package resets listens for resets that other proxies make, and for recalls of advances: the library publishes the key
+// of each on its node.
 package resets
 
 import (
@@ -13,8 +14,12 @@ import (
 	"github.com/rlproxy/rlproxy/shard"
 )
 
-// Channel is the channel on which the library publishes the stored key of each reset.
-const Channel = "rl:reset"
+// Channel is the channel on which the library publishes the stored key of each reset, and Recalls that of each key whose
+// advances a home recalls.
+const (
+	Channel = "rl:reset"
+	Recalls = "rl:recall"
+)
 
 // A Listener has a proxy forget remembered denials, and what FAIL LOCAL counted, when another
 // proxy resets their key. Messages may be lost: a remembered denial expires within a
@@ -22,6 +27,7 @@ const Channel = "rl:reset"
 type Listener struct {
 	forget    func(key []byte) // called for each reset
 	forgetAll func()           // called when messages may have been lost
+	recall    func(key []byte) // called for each recall of advances
 	client    *redis.Client    // of sub alone
 	sub       *redis.PubSub
 	refused   *episodes.Episode // while the node refuses SUBSCRIBE
@@ -33,8 +39,9 @@ type Listener struct {
 const resubscribe = 200 * time.Millisecond
 
 // Open listens on the node until Close.
-func (l *Listener) Open(n *backend.Node, forget func(key []byte), forgetAll func(), log *slog.Logger) {
-	l.forget, l.forgetAll = forget, forgetAll
+func (l *Listener) Open(n *backend.Node, forget func(key []byte), forgetAll func(), recall func(key []byte),
+	log *slog.Logger) {
+	l.forget, l.forgetAll, l.recall = forget, forgetAll, recall
 	l.client = n.Subscriber()
 	l.sub = l.client.Subscribe(context.Background()) // without a channel, it does not connect
 	l.refused = episodes.New(log, time.Now, refusesSubscribe, "node", n.Name())
@@ -50,7 +57,7 @@ func (l *Listener) run(node string, log *slog.Logger) {
 		var err error
 		ok := backend.Guard(log, "listening for resets on "+node, func() {
 			if !subscribed {
-				_ = l.sub.Subscribe(context.Background(), Channel) // if it fails, receive tries again
+				_ = l.sub.Subscribe(context.Background(), Channel, Recalls) // if it fails, receive tries again
 				subscribed = true
 			}
 			err = l.receive()
@@ -86,7 +93,11 @@ func (l *Listener) receive() error {
 	message, err := l.next()
 	switch m := message.(type) {
 	case *redis.Message:
-		if key, _, ok := shard.ParseStoredKey(nil, []byte(m.Payload)); ok {
+		key, _, ok := shard.ParseStoredKey(nil, []byte(m.Payload))
+		switch {
+		case ok && m.Channel == Recalls:
+			l.recall(key)
+		case ok:
 			l.forget(key)
 		}
 	case *redis.Subscription:

@@ -15,6 +15,7 @@ package split
 
 import (
 	"log/slog"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -123,6 +124,9 @@ type Splitter struct {
 	// the number of rules and of keys that are known to be split.
 	PossiblySplit atomic.Int64
 
+	// HotRate is the Threshold, or more than any rate: answers with a lower one need not be observed.
+	HotRate atomic.Int64
+
 	known  atomic.Int64 // len(spreads)
 	byLoad atomic.Int64 // spreads of keys that are split because of their load
 
@@ -144,6 +148,9 @@ func (s *Splitter) Configure(next Settings) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.live.Store(&next)
+	if s.HotRate.Store(next.Threshold); next.Threshold <= 0 {
+		s.HotRate.Store(math.MaxInt64)
+	}
 	for _, l := range s.spreads {
 		if l.load && next.Threshold <= 0 {
 			l.load = false

@@ -23,6 +23,9 @@ type Inspected struct {
 	Held   int64      `msg:"held,number"`
 	Holds  int64      `msg:"holds,count"`
 	Lapsed int64      `msg:"lapsed,count"`
+
+	Advanced int64 `msg:"advanced,number"`
+	Advances int64 `msg:"advances,count"`
 }
 
 // DecodeStates decodes the reply of the function inspect. It returns the states, sorted, with Node set to node.
@@ -37,7 +40,8 @@ func DecodeStates(reply, node string) (states []engine.Inspection, split bool, e
 		}
 		states = append(states, engine.Inspection{
 			Kind: s.Kind, Window: s.Window, Param: s.Param, Used: s.Used, Limit: s.Limit, Rate: s.Rate, TTL: s.TTL,
-			Held: s.Held, Holds: s.Holds, Lapsed: s.Lapsed, Node: node, Remaining: max(s.Limit-s.Used-s.Held, 0),
+			Held: s.Held, Holds: s.Holds, Lapsed: s.Lapsed, Advanced: s.Advanced, Advances: s.Advances,
+			Node: node, Remaining: max(s.Limit-s.Used-s.Held-s.Advanced, 0),
 		})
 	}
 	engine.SortInspections(states)

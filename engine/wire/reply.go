@@ -19,7 +19,8 @@ const (
 	AtHome                // the node is the home of a split key
 	AtShard               // the node has a shard of a split key
 
-	held // only on the wire: AtNode with Answer.Held
+	held     // only on the wire: AtNode with Answer.Held
+	recalled // only on the wire: AtNode with Answer.Held and Answer.Recalled
 )
 
 // Answer is a node's answer to one entry.
@@ -32,8 +33,9 @@ type Answer struct {
 	Rate         int64         // charging calls per second on this key
 	Usages       []limit.Usage // by window; valid until the call's next Decode
 
-	Held   bool  // units of the key are held and may be given back at any time, so a denial must not be remembered
-	Lapsed int64 // holds that had lapsed and were removed by this entry
+	Held     bool  // units of the key are held and may be given back at any time, so a denial must not be remembered
+	Recalled bool  // advances were recalled: what was not granted, or has no cost, is to be asked again
+	Lapsed   int64 // holds that had lapsed and were removed by this entry
 
 	Shards    int      // with AtHome: number of shards in the layout
 	Undecided bool     // with AtHome: the home must hear from the shards before it decides the rest
@@ -80,8 +82,8 @@ func (c *Call) decodeEntry(r *reader, s *spec, requests, clock int64) (a Answer,
 		a.Shards = int(r.uint(2))
 		flags := r.uint(1)
 		a.Undecided, a.Held = flags&1 != 0, flags&2 != 0
-	case held:
-		a.Status, a.Held = AtNode, true
+	case held, recalled:
+		a.Status, a.Held, a.Recalled = AtNode, true, a.Status == recalled
 	default:
 		return a, errMalformed
 	}
@@ -131,7 +133,7 @@ func (a *Answer) consistent(s *limit.Spec) bool {
 		}
 		denies = denies || s.Denies(w, u, a.Granted)
 	}
-	decided := a.Status == AtNode || a.Status == AtHome && !a.Undecided
+	decided := a.Status == AtNode && !a.Recalled || a.Status == AtHome && !a.Undecided
 	return denies || !decided || a.Granted == a.Requests
 }
 

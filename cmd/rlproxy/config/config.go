@@ -66,6 +66,8 @@ type Config struct {
 	LayoutGuard    layout.Mode
 	HotKeys        []split.Rule
 	HotThreshold   int // calls per second; 0 splits no key by load
+	Advances       bool
+	AdvanceTime    time.Duration
 
 	Passthrough        bool
 	PassthroughAdmin   bool

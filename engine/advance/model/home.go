@@ -29,7 +29,6 @@ type Ask struct {
 	Bounds    Bounds
 	Cost      int64
 	Requests  int64 // 0: none is to be decided
-	Final     bool  // they are decided, whatever is advanced
 	Account   *advance.Account
 	Want      int64         // the units that the proxy would like to have for its next spans; 0: none
 	RoundTrip time.Duration // the proxy's to the node
@@ -40,8 +39,7 @@ type Decided struct {
 	Clock    int64
 	Granted  int64 // of the requests
 	Recalled bool  // the others are undecided, and to be asked again when advances have come back
-	Patience int64 // ms; then they are to be asked with Final
-	Publish  int64 // if not 0, advances with numbers up to this one are recalled from all proxies
+	Publish  bool  // all advances are recalled from all proxies
 	Terms    advance.Terms
 }
 
@@ -54,7 +52,7 @@ type out struct {
 	units    int64
 	deadline int64
 	span     int64 // ms from the newest grant to the deadline
-	recalled bool
+	recalled int64 // the clock when it was recalled; 0: it was not
 }
 
 // Home is a key's record, as far as advances are concerned.
@@ -76,6 +74,7 @@ const (
 	firstCalm = 1000 // ms
 	lastCalm  = 30_000
 	pays      = 8 // requests
+	patience  = 4 // an advance counts as silent when its span divided by this has passed since its recall
 )
 
 // Decide answers an Ask by the node's clock, in ms.
@@ -90,11 +89,15 @@ func (h *Home) Decide(clock int64, q *Ask) Decided {
 		a.Terms = h.terms(clock, q, mine)
 	}
 	h.advanced = slices.DeleteFunc(h.advanced, func(o out) bool { return o.units == 0 })
+	if len(h.advanced) == 0 {
+		h.newest = 0 // a home stores nothing about advances that have ended
+	}
 	return a
 }
 
 // lapse charges the advances whose deadline has come, as if all had been drawn then.
 func (h *Home) lapse(clock int64) {
+	slices.SortStableFunc(h.advanced, func(a, b out) int { return int(a.deadline - b.deadline) })
 	h.advanced = slices.DeleteFunc(h.advanced, func(o out) bool {
 		if o.deadline > clock {
 			return false
@@ -142,9 +145,9 @@ func (h *Home) next(clock int64) int64 {
 	return h.newest
 }
 
-// room returns what the limits of a spec leave, and the least of them. While units are advanced under other limits on
+// Room returns what the limits of a spec leave, and the least of them. While units are advanced under other limits on
 // the same window, the home observes those too, because proxies draw up to them.
-func (h *Home) room(clock int64, spec Bounds) (room, limit int64) {
+func (h *Home) Room(clock int64, spec Bounds) (room, limit int64) {
 	room, limit = spec[0].Limit, spec[0].Limit
 	observe := func(p Bound) {
 		left := p.Limit - h.advancedOf(p.Measure)
@@ -181,35 +184,50 @@ func (b Bounds) has(state Measure) bool {
 	return slices.ContainsFunc(b, func(p Bound) bool { return p.Measure == state })
 }
 
-// answer decides the requests. Requests without room are not denied while units are advanced, unless the ask is
-// final: the home recalls them.
+// answer decides the requests. Requests without room are not denied while advances are in the way that may still come
+// back: the home recalls them.
 func (h *Home) answer(clock int64, q *Ask) (a Decided) {
 	if q.Requests == 0 {
 		return a
 	}
-	room, _ := h.room(clock, q.Bounds)
+	room, _ := h.Room(clock, q.Bounds)
 	a.Granted = q.Requests
 	if q.Cost > 0 {
 		a.Granted = max(0, min(q.Requests, room/q.Cost))
 	}
-	inTheWay := slices.ContainsFunc(q.Bounds, func(p Bound) bool { return h.advancedOf(p.Measure) > 0 })
-	if (a.Granted < q.Requests || q.Cost == 0) && inTheWay && !q.Final {
-		if a.Recalled = true; q.Cost == 0 {
-			a.Granted = 0
-		} else {
-			h.beginCalm(clock)
-		}
-		for i := range h.advanced {
-			o := &h.advanced[i]
-			o.recalled = true
-			a.Patience = max(a.Patience, min(o.deadline-clock, o.span/4)+1)
-		}
-		a.Publish = h.newest
+	if a.Granted < q.Requests || q.Cost == 0 {
+		a.Recalled, a.Publish = h.recall(clock, q)
+	}
+	if a.Recalled && q.Cost == 0 {
+		a.Granted = 0
 	}
 	if units := a.Granted * q.Cost; units > 0 {
 		h.charge(q.Bounds, clock, units)
 	}
 	return a
+}
+
+// recall recalls all advances if any is in the way of the requests. It reports whether the home must wait, because one
+// of those that are in the way may still come back, and whether it recalled any that were not recalled before.
+func (h *Home) recall(clock int64, q *Ask) (waits, recalls bool) {
+	for _, o := range h.advanced {
+		if o.units > 0 && slices.ContainsFunc(q.Bounds, func(p Bound) bool { return o.spec.has(p.Measure) }) {
+			recalls = recalls || o.recalled == 0
+			waits = waits || o.recalled == 0 || clock <= o.recalled+o.span/patience
+		}
+	}
+	if !recalls {
+		return waits, false
+	}
+	for i := range h.advanced {
+		if h.advanced[i].recalled == 0 {
+			h.advanced[i].recalled = clock
+		}
+	}
+	if q.Cost > 0 {
+		h.beginCalm(clock)
+	}
+	return waits, true
 }
 
 // beginCalm begins a time without advances: for a key near its limit they would only be recalled. It is twice as long
@@ -228,17 +246,17 @@ func (h *Home) beginCalm(clock int64) {
 
 // terms makes or renews the asker's advance. mine is the index of the one that it has accounted for, or -1.
 func (h *Home) terms(clock int64, q *Ask, mine int) advance.Terms {
-	if mine < 0 && !h.mayHaveOne(q) || mine >= 0 && h.advanced[mine].recalled {
+	if mine < 0 && !h.mayHaveOne(q) || mine >= 0 && h.advanced[mine].recalled > 0 {
 		return h.termsOf(mine, clock)
 	}
-	span := advance.Span(q.Bounds.shortest(), q.RoundTrip)
+	span := advance.Span(advance.Usual, q.Bounds.shortest(), q.RoundTrip)
 	if q.Want == 0 || span == 0 || clock < h.calmUntil {
 		if mine >= 0 {
-			h.advanced[mine].recalled = true // it is not renewed
+			h.advanced[mine].recalled = clock // it is not renewed
 		}
 		return h.termsOf(mine, clock)
 	}
-	room, limit := h.room(clock, q.Bounds)
+	room, limit := h.Room(clock, q.Bounds)
 	proxies, want := int64(len(h.advanced)), q.Want
 	if mine < 0 {
 		proxies++
@@ -271,7 +289,7 @@ func (h *Home) termsOf(i int, clock int64) advance.Terms {
 		return advance.Terms{Clock: clock}
 	}
 	o := h.advanced[i]
-	return advance.Terms{Number: o.number, Units: o.units, Deadline: o.deadline, Clock: clock, Recalled: o.recalled}
+	return advance.Terms{Number: o.number, Units: o.units, Deadline: o.deadline, Clock: clock, Recalled: o.recalled > 0}
 }
 
 // shortest returns the length of the shortest window.
@@ -279,14 +297,12 @@ func (b Bounds) shortest() int64 {
 	return slices.MinFunc(b, func(x, y Bound) int { return int(x.Window - y.Window) }).Window
 }
 
-// Reset forgets what was charged. What is advanced stays counted. It returns the number up to which advances are
-// recalled.
-func (h *Home) Reset(clock int64) (recalled int64) {
+// Reset forgets what was charged. What is advanced stays counted. The message about the reset recalls it.
+func (h *Home) Reset(clock int64) {
 	h.lapse(clock)
 	clear(h.ledgers)
 	h.resetAt = clock
 	for i := range h.advanced {
-		h.advanced[i].recalled = true
+		h.advanced[i].recalled = clock
 	}
-	return h.newest
 }

@@ -127,29 +127,12 @@ func (l *counterLedger) Used(now int64, strict bool) int64 {
 	return sum
 }
 
-// bucketLedger is a token bucket: units leave at refill a window. level is in units times the window's ms.
-type bucketLedger struct {
-	refill, window int64
-	last, level    int64
-}
+// bucketLedger is a token bucket: units leave at refill a window. full is the ms at which none is left, times refill.
+type bucketLedger struct{ refill, window, full int64 }
 
-// Charge takes a charge before the newest one as one at the newest, which is never less than what then counts.
-func (l *bucketLedger) Charge(at, units int64) {
-	l.drain(at)
-	l.level += units * l.window
-}
-
-func (l *bucketLedger) drain(now int64) {
-	if now > l.last {
-		l.level = max(0, l.level-(now-l.last)*l.refill)
-		l.last = now
-	}
-}
+// Charge may take a charge before the newest one as later than it was, which is never less than what then counts.
+func (l *bucketLedger) Charge(at, units int64) { l.full = max(l.full, at*l.refill) + units*l.window }
 
 func (l *bucketLedger) Used(now int64, _ bool) int64 {
-	level := l.level
-	if now > l.last {
-		level = max(0, level-(now-l.last)*l.refill)
-	}
-	return (level + l.window - 1) / l.window
+	return (max(l.full-now*l.refill, 0) + l.window - 1) / l.window
 }

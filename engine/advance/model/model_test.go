@@ -111,11 +111,11 @@ func chaos(seed uint64, m *mutant) *world {
 	if fault() {
 		w.every(rare(3000), func() {
 			w.seen.resets++
-			newest := w.home.Reset(w.clock())
+			w.home.Reset(w.clock())
 			w.mutant.reset(w)
 			clear(w.truth)
 			clear(w.lenient)
-			w.publish(newest)
+			w.publish()
 		})
 	}
 	if fault() {

@@ -109,7 +109,10 @@ func (p *proxy) request(i int, cost int64) {
 		}
 		return
 	}
-	p.ask(i, cost, 1000, w.now, 0)
+	p.ask(i, cost, 1000)
+	if k := p.key(i); k.Due(p.instant()) {
+		p.account(i)
+	}
 }
 
 // burst makes as many requests as the advance admits.
@@ -120,40 +123,29 @@ func (p *proxy) burst(i int) {
 }
 
 // ask has the home decide a request. It is asked again after a pause while advances are recalled.
-func (p *proxy) ask(i int, cost, pause, began, patience int64) {
-	w, k := p.w, p.key(i)
-	q := &Ask{Proxy: p.id, Bounds: p.specs[i], Cost: cost, Requests: 1, RoundTrip: p.roundTrip(), Final: patience > 0 && w.now-began >= patience}
-	c, about := k.Call(p.instant(), cost)
-	if about {
-		w.mutant.about(p, i, &c)
-		q.Account, q.Want = c.Account, c.Want
-	}
-	w.call(p, q, false, func(a *Decided, sent advance.Instant) {
-		if about {
-			p.end(k, c, sent, a)
-		}
+func (p *proxy) ask(i int, cost, pause int64) {
+	w := p.w
+	q := &Ask{Proxy: p.id, Bounds: p.specs[i], Cost: cost, Requests: 1, RoundTrip: p.roundTrip()}
+	w.call(p, q, false, func(a *Decided, _ advance.Instant) {
 		if a == nil || !a.Recalled {
 			if a != nil && a.Granted == 0 {
 				w.seen.denied++
 			}
 			return
 		}
-		p.recall(a.Publish)
-		if patience == 0 {
-			patience = a.Patience * 1000
-		}
-		w.after(pause, func() { p.when(func() { p.ask(i, cost, 2*pause, began, patience) }) })
+		p.recall()
+		w.after(pause, func() { p.when(func() { p.ask(i, cost, 2*pause) }) })
 	})
 }
 
-// account tells the home about the advance, without a request.
+// account tells the home about the advance, or asks for one.
 func (p *proxy) account(i int) {
 	k := p.key(i)
-	if c, ok := k.Call(p.instant(), 1); ok {
-		p.w.mutant.about(p, i, &c)
-		q := &Ask{Proxy: p.id, Bounds: p.specs[i], Cost: 1, Account: c.Account, Want: c.Want, RoundTrip: p.roundTrip()}
-		p.w.call(p, q, true, func(a *Decided, sent advance.Instant) { p.end(k, c, sent, a) })
-	}
+	c := k.Call(p.instant())
+	p.w.mutant.about(p, i, &c)
+	q := &Ask{Proxy: p.id, Bounds: p.specs[i], Cost: 1, Account: c.Account, Want: c.Want, RoundTrip: p.roundTrip()}
+	again := c.Account != nil // what may have been applied is never sent again otherwise
+	p.w.call(p, q, again, func(a *Decided, sent advance.Instant) { p.end(k, c, sent, a) })
 }
 
 func (p *proxy) end(k *advance.Balance, c advance.Message, sent advance.Instant, a *Decided) {
@@ -166,12 +158,12 @@ func (p *proxy) end(k *advance.Balance, c advance.Message, sent advance.Instant,
 	k.End(c, sent, &terms)
 }
 
-func (p *proxy) recall(newest int64) {
+func (p *proxy) recall() {
 	if p.w.mutant.deaf {
 		return
 	}
 	for i, k := range p.keys {
-		k.Recall(newest)
+		k.Recall()
 		if k.Due(p.instant()) {
 			p.account(i)
 		}

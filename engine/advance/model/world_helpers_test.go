@@ -193,18 +193,18 @@ func (w *world) decide(q *Ask) Decided {
 	if q.Requests > a.Granted && !a.Recalled && q.Cost > 0 && q.Proxy != 0 {
 		w.denied(q.Bounds, q.Cost)
 	}
-	if a.Publish > 0 {
+	if a.Publish {
 		w.seen.recalls++
-		w.publish(a.Publish)
+		w.publish()
 	}
 	return a
 }
 
-// publish tells all proxies what is recalled.
-func (w *world) publish(newest int64) {
+// publish tells all proxies that advances are recalled.
+func (w *world) publish() {
 	for _, p := range w.proxies {
 		if !w.lost(p) {
-			w.after(w.latency(p), func() { p.when(func() { p.recall(newest) }) })
+			w.after(w.latency(p), func() { p.when(func() { p.recall() }) })
 		}
 	}
 }
@@ -221,7 +221,11 @@ func (w *world) untilDeadline(i int) int64 {
 // siege takes all room that there is, now and a window later, when what was drawn and charged now leaves it.
 func (w *world) siege(spec Bounds) {
 	take := func() {
-		w.decide(&Ask{Bounds: spec, Cost: 1, Requests: 1 << 30, Final: true})
+		w.home.lapse(w.clock())
+		if units, _ := w.home.Room(w.clock(), spec); units > 0 {
+			w.home.charge(spec, w.clock(), units)
+			w.admitted(spec, units)
+		}
 	}
 	take()
 	for ms := int64(-45); ms <= 45; ms += 1 {

@@ -1,0 +1,288 @@
+package advance
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/rlproxy/rlproxy/engine/limit"
+)
+
+// MostKept is the most balances of a proxy: keys, and specs of these. Requests for other keys are decided at home.
+const MostKept = 4096
+
+const (
+	stripes = 64
+	// idle is after how long without a request a balance without an advance is forgotten.
+	idle = 2 * time.Second
+)
+
+// Balances has the balances of a proxy. It is for use by many goroutines. Its zero value must get a function from Open.
+type Balances struct {
+	// Size is the number of balances. If it is 0, no request has to be looked up. Only Balances writes it.
+	Size atomic.Int64
+
+	send    func(*HomeCall)
+	usual   atomic.Int64 // ms for which units are advanced; 0: no units are asked for
+	stripes [stripes]stripe
+
+	draws, units, calls, refused, recalls, lapsed, unused atomic.Int64 // for Totals
+}
+
+type stripe struct {
+	mu       sync.Mutex
+	holdings map[string]*holding // by key; guarded by mu, and so are the holdings
+}
+
+// holding is the balance of one key and the requests with one spec.
+type holding struct {
+	Balance
+	key       string
+	spec      limit.Spec              // without its cost
+	used      [limit.MaxWindows]int64 // by window, at the newest answer: the units that counted, with all advances
+	roundTrip time.Duration           // to the node
+	touched   Instant                 // when the newest request came
+	next      *holding                // of the same key, with another spec
+}
+
+// HomeCall is a call to the home of a key. It must be ended, once.
+type HomeCall struct {
+	Message
+	Key  []byte
+	Spec limit.Spec // of a request
+	Span int64      // ms for which units are asked for
+
+	sent    Instant
+	holding *holding
+}
+
+// Open sets the function that sends calls. It may end them before it returns.
+func (t *Balances) Open(send func(*HomeCall)) { t.send = send }
+
+// Configure sets for how many ms units are advanced, unless windows are too short or the node is far; 0: never. Then
+// what is left of advances is given back.
+func (t *Balances) Configure(usual int64) { t.usual.Store(usual) }
+
+func (t *Balances) stripe(key []byte) *stripe { return &t.stripes[xxhash.Sum64(key)%stripes] }
+
+// find returns the holding for requests with the spec s, or nil.
+func (s *stripe) find(key []byte, spec *limit.Spec) *holding {
+	e := s.holdings[string(key)]
+	if e == nil {
+		return nil
+	}
+	bounds := *spec
+	bounds.Cost = 0
+	for e != nil && e.spec != bounds {
+		e = e.next
+	}
+	return e
+}
+
+// Watch begins to count the requests for a key with the spec s, so that an advance is asked for if there are many.
+func (t *Balances) Watch(key []byte, s *limit.Spec, now Instant) {
+	if t.usual.Load() == 0 || s.Cost == 0 || !s.Kind.Windowed() || s.Shortest() < parts*shortest ||
+		s.Smallest() < Reserve*s.Cost || t.Size.Load() >= MostKept {
+		return
+	}
+	st := t.stripe(key)
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.find(key, s) != nil {
+		return
+	}
+	e := &holding{key: string(key), spec: *s, touched: now, next: st.holdings[string(key)]}
+	e.spec.Cost = 0
+	if st.holdings == nil {
+		st.holdings = make(map[string]*holding)
+	}
+	st.holdings[e.key] = e
+	t.Size.Add(1)
+}
+
+// Draw counts a request, and reports whether it is admitted from an advance. Otherwise the home decides it.
+func (t *Balances) Draw(key []byte, s *limit.Spec, now Instant, d *limit.Decision) bool {
+	st := t.stripe(key)
+	st.mu.Lock()
+	e := st.find(key, s)
+	if e == nil {
+		st.mu.Unlock()
+		return false
+	}
+	e.touched = now
+	admitted := e.Request(now, s.Cost)
+	if admitted {
+		*d = e.decision(s, now)
+		t.draws.Add(1)
+		t.units.Add(s.Cost)
+	}
+	call := t.due(e, now)
+	st.mu.Unlock()
+	if call != nil {
+		t.send(call)
+	}
+	return admitted
+}
+
+// decision returns the decision about a request that was just admitted. The units that count are those of the newest
+// answer and what was drawn since.
+func (e *holding) decision(s *limit.Spec, now Instant) limit.Decision {
+	var usages [limit.MaxWindows]limit.Usage
+	clock, at := e.latest(now), e.draws[len(e.draws)-1].At
+	for i, w := range s.Limits() {
+		used := max(e.used[i]-e.left-s.Cost, 0)
+		usages[i].Used = used
+		if s.Kind == limit.Slide {
+			usages[i].Empty = w.Dated(at) + w.Length + 1 - clock
+		} else {
+			usages[i].Empty = s.EmptyIf(nil, w, at, used+s.Cost) - clock
+		}
+	}
+	return s.Decide(usages[:s.N], clock, 1, 0)
+}
+
+// due begins the call that is due for an holding, if one is. The stripe's lock is held.
+func (t *Balances) due(e *holding, now Instant) *HomeCall {
+	span, usual := int64(0), t.usual.Load()
+	if usual > 0 {
+		span = Span(usual, e.spec.Shortest(), e.roundTrip)
+	}
+	if span == 0 {
+		e.Recall()
+	}
+	if !e.Due(now) || span == 0 && e.number == 0 {
+		return nil
+	}
+	c := &HomeCall{Message: e.Call(now), Key: []byte(e.key), Spec: e.spec, Span: span, sent: now, holding: e}
+	c.Spec.Cost = e.cost
+	t.calls.Add(1)
+	return c
+}
+
+// End takes the home's answer to a call: its terms, and by window the units that count. terms is nil if there was no
+// answer.
+func (t *Balances) End(c *HomeCall, now Instant, terms *Terms, used []int64) {
+	e, st := c.holding, t.stripe(c.Key)
+	st.mu.Lock()
+	if terms != nil {
+		trip := now.Since(c.sent)
+		if e.roundTrip == 0 || trip < e.roundTrip {
+			e.roundTrip = trip
+		}
+		e.roundTrip += (trip - e.roundTrip) / 8
+		if terms.Number == 0 && c.Account != nil && c.Account.Keep > 0 {
+			t.lapsed.Add(1)
+			t.unused.Add(e.left)
+		}
+		if terms.Number == 0 && c.Want > 0 {
+			t.refused.Add(1)
+		}
+		copy(e.used[:], used)
+	}
+	e.End(c.Message, c.sent, terms)
+	call := t.due(e, now)
+	st.mu.Unlock()
+	if call != nil {
+		t.send(call)
+	}
+}
+
+// Recall gives back the advances for a key.
+func (t *Balances) Recall(key []byte, now Instant) {
+	st := t.stripe(key)
+	st.mu.Lock()
+	var calls []*HomeCall
+	for e := st.holdings[string(key)]; e != nil; e = e.next {
+		if e.number != 0 && !e.recalled {
+			t.recalls.Add(1)
+		}
+		e.Recall()
+		if c := t.due(e, now); c != nil {
+			calls = append(calls, c)
+		}
+	}
+	st.mu.Unlock()
+	for _, c := range calls {
+		t.send(c)
+	}
+}
+
+// RecallAll gives back all advances: keys may have other homes now.
+func (t *Balances) RecallAll() {
+	for i := range t.stripes {
+		st := &t.stripes[i]
+		st.mu.Lock()
+		for _, e := range st.holdings {
+			for ; e != nil; e = e.next {
+				e.Recall()
+			}
+		}
+		st.mu.Unlock()
+	}
+}
+
+// Tick sends the calls that are due although no request came, and forgets the balances of keys that went quiet.
+func (t *Balances) Tick(now Instant) {
+	for i := range t.stripes {
+		st := &t.stripes[i]
+		var calls []*HomeCall
+		st.mu.Lock()
+		for key, first := range st.holdings {
+			var kept *holding
+			for e := first; e != nil; {
+				next := e.next
+				if c := t.due(e, now); c != nil {
+					calls = append(calls, c)
+				}
+				if e.number == 0 && !e.calling && now.Since(e.touched) > idle {
+					t.Size.Add(-1)
+				} else {
+					e.next, kept = kept, e
+				}
+				e = next
+			}
+			if kept == nil {
+				delete(st.holdings, key)
+			} else {
+				st.holdings[key] = kept
+			}
+		}
+		st.mu.Unlock()
+		for _, c := range calls {
+			t.send(c)
+		}
+	}
+}
+
+// Totals are what a table has counted.
+type Totals struct {
+	Kept, Out, Left int64 // balances, advances, and units that may be drawn from these, now
+
+	Draws, Units    int64 // requests that were admitted from advances, and their units
+	Calls           int64 // to homes, about advances
+	Refused         int64 // calls that asked for units and brought none: for lack of room, or in a calm
+	Recalls, Lapsed int64 // of advances
+	Unused          int64 // units that lapsed without having been drawn
+}
+
+// Totals returns what the table has counted.
+func (t *Balances) Totals() Totals {
+	c := Totals{
+		Kept: t.Size.Load(), Draws: t.draws.Load(), Units: t.units.Load(), Calls: t.calls.Load(),
+		Refused: t.refused.Load(), Recalls: t.recalls.Load(), Lapsed: t.lapsed.Load(), Unused: t.unused.Load(),
+	}
+	for i := range t.stripes {
+		st := &t.stripes[i]
+		st.mu.Lock()
+		for _, e := range st.holdings {
+			for ; e != nil; e = e.next {
+				if e.number != 0 {
+					c.Out, c.Left = c.Out+1, c.Left+e.left
+				}
+			}
+		}
+		st.mu.Unlock()
+	}
+	return c
+}

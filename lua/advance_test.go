@@ -1,0 +1,201 @@
+package lua_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/advance"
+	"github.com/rlproxy/rlproxy/engine/advance/model"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/engine/wire"
+	"github.com/rlproxy/rlproxy/internal/redistest"
+	"github.com/rlproxy/rlproxy/lua"
+	"github.com/stretchr/testify/require"
+)
+
+// advances runs the functions about advances beside their specification, with the same calls, and requires equal
+// answers.
+type advances struct {
+	t     *testing.T
+	rng   *rand.Rand
+	node  *redistest.Server
+	key   string
+	clock int64
+	home  *model.Home
+	specs []limit.Spec
+	known [3]*advance.Terms // by proxy and spec: what a proxy was told last
+	seen  struct{ granted, denied, recalled, advanced, again int }
+}
+
+var algorithmOf = map[limit.Kind]model.Algorithm{
+	limit.Slide: model.Log, limit.Counter: model.Counter, limit.Fixed: model.Fixed, limit.Bucket: model.Bucket,
+}
+
+// boundsOf returns what the specification calls a spec.
+func boundsOf(s *limit.Spec) (all model.Bounds) {
+	for _, w := range s.Limits() {
+		m := model.Measure{Algorithm: algorithmOf[s.Kind], Parameter: s.Param, Window: w.Length}
+		all = append(all, model.Bound{Measure: m, Limit: w.Limit, Strict: s.Kind == limit.Counter && s.Manner != 0})
+	}
+	return all
+}
+
+// decide asks both for some equal requests.
+func (a *advances) decide(s limit.Spec, requests int64) {
+	var c wire.Call
+	r := engine.Request{Key: []byte(a.key), Spec: s}
+	for range requests {
+		c.Add(&r, 0)
+	}
+	reply, err := a.node.Client.Do(context.Background(), c.Args(strconv.FormatInt(a.clock, 10), false, false)...).Text()
+	require.NoError(a.t, err)
+	answers, _, err := c.Decode(reply)
+	require.NoError(a.t, err)
+	got := answers[0]
+	require.Empty(a.t, got.Failure)
+	want := a.home.Decide(a.clock, &model.Ask{Bounds: boundsOf(&s), Cost: s.Cost, Requests: requests})
+	require.Equal(a.t, want.Recalled, got.Recalled, "%+v %+v", want, got)
+	if s.Cost == 0 { // what it answers then is tested elsewhere
+		return
+	}
+	require.Equal(a.t, want.Granted, got.Granted, "%+v %+v", want, got)
+	switch {
+	case want.Recalled:
+		a.seen.recalled++
+	case want.Granted < requests:
+		a.seen.denied++
+	default:
+		a.seen.granted++
+	}
+}
+
+// account has a proxy account to both, and ask for more.
+func (a *advances) account(proxy int, s limit.Spec, account *advance.Account, want int64) {
+	window := slices.MinFunc(s.Limits(), func(v, w limit.Window) int { return int(v.Length - w.Length) }).Length
+	roundTrip := time.Duration(a.rng.IntN(2)*80) * time.Millisecond
+	m := wire.NewAdvanceAsk(strconv.Itoa(proxy), &s, advance.Message{Account: account, Want: want}, advance.Span(advance.Usual, window, roundTrip))
+	reply, err := callOn(a.node, lua.Advance, "rl:{"+a.key+"}", a.clock, wire.Args(m))
+	require.NoError(a.t, err)
+	got, err := wire.DecodeAdvance(reply, &s)
+	require.NoError(a.t, err)
+	var least int64
+	answer := a.home.Decide(a.clock, &model.Ask{Proxy: int64(proxy), Bounds: boundsOf(&s), Cost: s.Cost, Account: account,
+		Want: want, RoundTrip: roundTrip})
+	require.Equal(a.t, answer.Terms, got.Terms)
+	room, _ := a.home.Room(a.clock, boundsOf(&s))
+	for i, w := range s.Limits() {
+		if left := w.Limit - got.Used[i]; i == 0 || left < least {
+			least = left
+		}
+	}
+	require.Equal(a.t, room, least)
+	if got.Terms.Number != 0 {
+		a.seen.advanced++
+	}
+	a.known[proxy] = &got.Terms
+}
+
+func (a *advances) step() {
+	a.clock += int64([]int{0, 0, 1, 3, 20, 60, 300}[a.rng.IntN(7)])
+	if a.rng.IntN(60) == 0 {
+		a.clock += a.rng.Int64N(4000)
+	}
+	s := a.specs[a.rng.IntN(len(a.specs))]
+	s.Cost = int64(1 + a.rng.IntN(3))
+	switch n := a.rng.IntN(20); {
+	case n == 0 && a.rng.IntN(4) == 0:
+		var c wire.Call
+		r := engine.Request{Op: engine.OpReset, Key: []byte(a.key)}
+		c.Add(&r, 0)
+		require.NoError(a.t, a.node.Client.Do(context.Background(), c.Args(strconv.FormatInt(a.clock, 10), false, false)...).Err())
+		a.home.Reset(a.clock)
+	case n == 1:
+		s.Cost = 0
+		a.decide(s, 1)
+	case n < 9:
+		a.decide(s, 1+a.rng.Int64N(8))
+	default:
+		proxy := a.rng.IntN(len(a.known))
+		s := a.specs[proxy%len(a.specs)]
+		s.Cost = 1
+		k, want := a.known[proxy], a.rng.Int64N(200)
+		if a.rng.IntN(4) == 0 {
+			want = 0
+		}
+		if k == nil || k.Number == 0 || a.rng.IntN(20) == 0 {
+			a.account(proxy, s, nil, want)
+			return
+		}
+		was := a.known[proxy]
+		account := &advance.Account{Number: k.Number, Keep: k.Units}
+		for at := k.Clock; account.Keep > 0 && a.rng.IntN(4) > 0; at += 1 + a.rng.Int64N(16) {
+			d := advance.Draw{At: at, Units: 1 + a.rng.Int64N(account.Keep)}
+			account.Draws, account.Keep = append(account.Draws, d), account.Keep-d.Units
+		}
+		a.account(proxy, s, account, want)
+		switch a.rng.IntN(6) {
+		case 0: // the account comes twice
+			a.seen.again++
+			a.account(proxy, s, account, want)
+		case 1: // its answer is lost
+			a.known[proxy] = was
+		}
+	}
+}
+
+// The functions about advances give the same answers as their specification.
+func TestAdvancesAreAsSpecified(t *testing.T) {
+	node := redistest.Start(t)
+	node.Do("FUNCTION", "LOAD", lua.Library.Source)
+	total := advances{}
+	for seed := range uint64(60) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		a := &advances{t: t, rng: rng, node: node, key: fmt.Sprintf("k%d", seed), clock: 4102444800000 + rng.Int64N(10000), home: model.NewHome()}
+		s := limit.Spec{Kind: []limit.Kind{limit.Slide, limit.Counter, limit.Fixed, limit.Bucket}[rng.IntN(4)], N: 1 + rng.IntN(2), Param: 1}
+		switch s.Kind {
+		case limit.Counter:
+			s.Param, s.Manner = []int64{1, 2, 10, 500}[rng.IntN(4)], rng.Int64N(2)
+		case limit.Bucket:
+			s.Param = 1 + rng.Int64N(300)
+		}
+		for i := range s.N {
+			s.Windows[i] = limit.Window{Length: []int64{2000, 8000}[i], Limit: 100 + rng.Int64N(300)}
+			if seed%5 == 0 { // a log that is too long for an inline record
+				s.Windows[i].Length, s.Windows[i].Limit = s.Windows[i].Length*30, 2000+s.Windows[i].Limit
+			}
+		}
+		other := s
+		other.Windows[0].Limit -= 20
+		if s.Kind == limit.Counter {
+			other.Manner = 1 - s.Manner
+		}
+		a.specs = []limit.Spec{s, other}
+		t.Run(fmt.Sprintf("%d %v", seed, s.Kind), func(t *testing.T) {
+			a.t = t
+			for range 300 {
+				a.step()
+			}
+		})
+		if t.Failed() {
+			return
+		}
+		total.seen.granted += a.seen.granted
+		total.seen.denied += a.seen.denied
+		total.seen.recalled += a.seen.recalled
+		total.seen.advanced += a.seen.advanced
+		total.seen.again += a.seen.again
+	}
+	t.Logf("%+v", total.seen)
+}
+
+// callOn calls a function about one key.
+func callOn(node *redistest.Server, f *lua.Function, key string, clock int64, args [][]byte) (string, error) {
+	words := wire.KeysArgs(f, []string{key}, strconv.FormatInt(clock, 10), args, false, false)
+	return node.Client.Do(context.Background(), words...).Text()
+}
