@@ -14,8 +14,8 @@ import (
 	"github.com/rlproxy/rlproxy/shard"
 )
 
-// Channel is the channel on which the library publishes the stored key of each reset, and Recalls that of each key whose
-// advances a home recalls.
+// Channel is the channel on which the library publishes the stored key of each reset, and Recalls that of each key
+// whose advances a home recalls.
 const (
 	Channel = "rl:reset"
 	Recalls = "rl:recall"
