@@ -29,8 +29,8 @@ var files embed.FS
 var (
 	before = []string{"layout", "messages", "algorithms", "record", "rate"}
 	after  = []string{
-		"spec", "holds", "ids", "lease", "home", "advance", "shard", "decide", "fast_holds", "admit", "settle", "each", "all",
-		"inspect",
+		"spec", "holds", "ids", "lease", "home", "advance", "shard", "decide", "fast_holds", "admit", "settle", "each",
+		"all", "inspect",
 	}
 )
 
@@ -64,8 +64,8 @@ type Function struct {
 // more; Account only accounts.
 //
 // Reset is Decide for batches of resets alone, and End is Each for requests that only end or renew holds. A node that
-// is out of memory runs these two, Settle, Account and Inspect, because they admit nothing. A node that cannot save its data
-// or lacks replicas refuses all that may write, even these. Look is Inspect for such a node.
+// is out of memory runs these two, Settle, Account and Inspect, because they admit nothing. A node that cannot save its
+// data or lacks replicas refuses all that may write, even these. Look is Inspect for such a node.
 var (
 	Decide  = &Function{Name: "decide", short: "decide"}
 	Reset   = &Function{Name: "reset", short: "decide", full: true}

@@ -2,7 +2,7 @@ package tests
 
 import (
 	"context"
-	"slices"
+	"fmt"
 	"strconv"
 	"strings"
 	"syscall"
@@ -106,8 +106,11 @@ func TestAdvancesHoldTheirLimitsUnderFaults(t *testing.T) {
 // while there is room, and what the limits admit is admitted.
 func TestAdvancesDenyOnlyWithoutRoom(t *testing.T) {
 	t.Parallel()
-	f := startFleet(t, append(backends(startNodes(t, 2)...), "--advance", "yes"))
-	d := advanceDemand(f, 0.6, 1.2, 0.6, 1.2, 1.2)
+	f := startFleet(t, append(backends(startNodes(t, 2)...), "--advance", "yes", "--advance-time", "500"))
+	d := &demand{fleet: f, clients: 4, phases: []float64{0.8, 1.2, 0.6, 1.2, 1.2}}
+	for _, cost := range []int64{1, 3} {
+		d.tenants = append(d.tenants, tenant{key: fmt.Sprint(cost), command: "RL.SLIDE", pairs: []pair{{4000 * cost, 4 * time.Second}}, cost: cost})
+	}
 	ctx, end := context.WithCancel(t.Context())
 	done := d.start(ctx)
 	require.Eventually(t, func() bool {
@@ -118,17 +121,19 @@ func TestAdvancesDenyOnlyWithoutRoom(t *testing.T) {
 	<-done
 	require.NoError(t, d.failure)
 	t.Logf("%d requests: %v", d.sent.Load(), seen)
-	for i, c := range advanceTenants {
-		for _, h := range d.histories(i, 0) {
-			require.NoError(t, c.check(&h), c.key)
-		}
-		if len(c.pairs) > 1 || c.lower > 0 || slices.Contains(c.options, any("STRICT")) || c.command != "RL.SLIDE" {
-			continue // what checkDenials does not know
-		}
-		h := d.histories(i, 40*time.Millisecond)[0]
-		require.NoError(t, h.checkDenials(), c.key)
-		t.Logf("%-10s %6d admitted, %6d denied", c.key, len(h.admitted()), len(h.denied()))
-	}
 	require.Positive(t, seen["advance_decisions"])
+	require.Positive(t, seen["advance_recalls"])
+	for i, c := range d.tenants {
+		h := d.histories(i, 0)[0]
+		require.NoError(t, h.checkLimit())
+		if seen["advance_lapses"] > 0 {
+			t.Log("the machine was too busy for proxies to account in time, so denials are not judged")
+			break
+		}
+		const late = 500*time.Millisecond/16 + 2*slack // that a draw may be dated
+		h = d.histories(i, late)[0]
+		require.NoError(t, h.checkDenials(), c.key)
+		t.Logf("cost %s: %d admitted, %d denied", c.key, len(h.admitted()), len(h.denied()))
+	}
 	f.stop(t)
 }
