@@ -107,7 +107,6 @@ end
 -- units; window if there is none. e is the time since the newest sub-window began, in n-ths of a ms. The division gives
 -- e to within one, because of rounding; the comparisons after it correct that.
 local function lighter(window, oldest, left, e)
-  if oldest <= left then return e end
   local least = window - (left + 1) * window / oldest
   least = least - least % 1 + 1
   if least > e then e = least end

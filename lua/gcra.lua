@@ -90,8 +90,6 @@ function gcra.straight(q, s, at, _, requests, head)
   end
   if granted < requests and limit < used + units + needs then
     ask.room = clock + floor(max(left - (limit - needs) * interval, 0) / NS)
-  elseif q.cost == 0 and granted > 0 then
-    granted = requests
   end
   return granted * SHIFT + rated, used, clock + (left - left % NS) / NS, fields
 end

@@ -183,6 +183,35 @@ func TestLogWithAnEntryOfTheFutureIsDamaged(t *testing.T) {
 	}
 }
 
+// What drains does so in the end, and the counters of a window are its units: what says otherwise is damaged.
+func TestStatesThatCannotBeAreDamaged(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	const last, drained = 3 + 16, 3 + 16 + 10 // where the ms of the newest charge is, and that at which all has drained
+	huge := strings.Repeat("\xff", 6)
+	for name, at := range map[string][]int{"throttle": {last, drained}, "bucket": {last, drained}, "fixed": {last}, "counter": {last}} {
+		s.Do("DEL", "k")
+		decide(t, s, "k", base, all[name])
+		record := text(t, s, "k")
+		for _, i := range at {
+			s.Do("SET", "k", record[:i]+huge+record[i+6:])
+			require.Contains(t, decide(t, s, "k", base, all[name]), "damaged", "%s, byte %d", name, i)
+		}
+	}
+	s.Do("DEL", "k")
+	for i := range int64(9) {
+		decide(t, s, "k", base+6000*i, all["buckets"])
+	}
+	record, wrong := text(t, s, "k"), 0
+	for i := drained; i+5 <= len(record); i++ {
+		s.Do("SET", "k", record[:i]+huge[:5]+record[i+5:])
+		if strings.Contains(decide(t, s, "k", base+60_000, all["buckets"]), "do not add up") {
+			wrong++
+		}
+	}
+	require.Greater(t, wrong, 10)
+}
+
 // The caches that the library keeps between calls are bounded: ever new specs and directories do not take ever more memory.
 func TestCachesAreBounded(t *testing.T) {
 	t.Parallel()
