@@ -133,7 +133,6 @@ end
 -- ends: by then the oldest is gone, and the next one is a part of that rest.
 function counter.room_at(st, rec, _, most, strict)
   local n, window, k, e, oldest, rest = st.parameter, st.window, st.k, st.e, st.oldest, st.rest
-  if most < 0 then record.damaged(rec.key, 'counters that do not add up') end
   if rest > most then
     local high, before = k + n, rest -- before is the rest one sub-window before k
     k, e, rest = k + 1, 0, 0

@@ -189,10 +189,14 @@ func TestStatesThatCannotBeAreDamaged(t *testing.T) {
 	s := start(t)
 	const last, drained = 3 + 16, 3 + 16 + 10 // where the ms of the newest charge is, and that at which all has drained
 	huge := strings.Repeat("\xff", 6)
-	for name, at := range map[string][]int{"throttle": {last, drained}, "bucket": {last, drained}, "fixed": {last}, "counter": {last}} {
+	for name, at := range map[string][]int{"throttle": {last, drained}, "bucket": {last, drained}, "fixed": {last}, "counter": {last}, "buckets": {last}, "slide": {last}} {
 		s.Do("DEL", "k")
 		decide(t, s, "k", base, all[name])
 		record := text(t, s, "k")
+		for i := 1; i < len(record); i++ {
+			s.Do("SET", "k", record[:i])
+			require.Regexp(t, "damaged|of this version", decide(t, s, "k", base, all[name]), "%s, %d bytes", name, i)
+		}
 		for _, i := range at {
 			s.Do("SET", "k", record[:i]+huge+record[i+6:])
 			require.Contains(t, decide(t, s, "k", base, all[name]), "damaged", "%s, byte %d", name, i)
