@@ -54,10 +54,6 @@ func (f *Flow) FromShard(granted int64, refusal Refusal) {
 	f.request.Refusal, f.Step = &refusal, AskHome
 }
 
-// ShardUnreachable continues the flow when the demand is known not to have reached the shard. If it may have, the
-// caller must abandon the flow and answer by the FAIL policy, so that nothing is charged twice.
-func (f *Flow) ShardUnreachable() { f.Step = AskHome }
-
 // FromHome continues the flow with the home's reply. The caller sends the reply's loan, if
 // any, to the shard, once, and does not wait for an answer.
 func (f *Flow) FromHome(r HomeReply) {

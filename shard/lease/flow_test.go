@@ -31,10 +31,6 @@ func TestFlowTakesTheRestHomeWithTheRefusal(t *testing.T) {
 
 func TestFlowBeginsAtTheHomeWithoutAShard(t *testing.T) {
 	require.Equal(t, AskHome, NewFlow(testDemand(1), 0).Step)
-	f := NewFlow(testDemand(1), 2)
-	f.ShardUnreachable()
-	require.Equal(t, AskHome, f.Step)
-	require.Nil(t, f.HomeRequest().Refusal)
 }
 
 // After each round of recalls, the request to the home has the newest report of each shard.

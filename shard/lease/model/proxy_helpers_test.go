@@ -127,7 +127,7 @@ func (p *proxy) askShard(t *trip) {
 			t.FromShard(granted, refusal)
 			p.next(t)
 		case notRun:
-			t.ShardUnreachable()
+			t.Step = lease.AskHome
 			p.next(t)
 		case unknown: // The FAIL policy answers.
 		}
