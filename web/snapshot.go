@@ -91,33 +91,6 @@ func name(key []byte) named {
 	return named{strings.ToValidUTF8(string(key), "\uFFFD"), ids.EncodeToString(key)}
 }
 
-// view is what a watcher may see. Watchers with equal views share one snapshot.
-type view struct {
-	keys    *acl.User // only keys that this user may read; nil: all keys
-	admin   bool      // may reset keys
-	nodes   bool      // may see the nodes
-	info    bool      // may see the memory
-	clients bool      // may see which clients were denied
-}
-
-func viewOf(u *acl.User, rules *Access) view {
-	v := view{
-		keys:    u,
-		admin:   rules.Admin && u.MayRun("rl.reset"),
-		nodes:   u.MayRun("rl.nodes"),
-		info:    u.MayRun("info"),
-		clients: u.MayRun("client|list"),
-	}
-	if u.MayReadAll("rl.hotkeys") {
-		v.keys = nil
-	}
-	return v
-}
-
-func (v *view) may(key []byte) bool {
-	return v.keys == nil || v.keys.MayUse("rl.hotkeys", key, true, false)
-}
-
 // scene has everything that any watcher may see at one moment.
 type scene struct {
 	snapshot
@@ -171,14 +144,14 @@ func (s *Server) nodeOf(n *engine.NodeInfo, trips map[string]*histogram.Snapshot
 	return shown
 }
 
-// seenAs returns the snapshot for watchers with a view.
-func (c *scene) seenAs(v view) *snapshot {
-	shown := c.snapshot
-	shown.Admin = v.admin
-	if !v.nodes {
+// seenBy returns what a user may see of the scene.
+func (c *scene) seenBy(u *acl.User, rules *Access) *snapshot {
+	shown, all := c.snapshot, u.MayReadAll("rl.hotkeys")
+	shown.Admin = rules.Admin && u.MayRun("rl.reset")
+	if !u.MayRun("rl.nodes") {
 		shown.Nodes = []node{}
 	}
-	if !v.info {
+	if !u.MayRun("info") {
 		shown.Memory = nil
 	}
 	for i := range c.keys {
@@ -186,7 +159,7 @@ func (c *scene) seenAs(v view) *snapshot {
 		if len(shown.Keys) == maxShown {
 			break
 		}
-		if v.may(k.Key) {
+		if all || u.MayUse("rl.hotkeys", k.Key, true, false) {
 			shown.Keys = append(shown.Keys, hotKey{
 				named: name(k.Key), Rate: int64(math.Round(k.Rate)), Admitted: k.Admitted, Denied: k.Denied,
 				Fail: k.ByFail, Shadow: k.ShadowDenied,
@@ -199,8 +172,8 @@ func (c *scene) seenAs(v view) *snapshot {
 		if len(shown.Denials) == maxShown {
 			break
 		}
-		if v.may(d.Key) {
-			shown.Denials = append(shown.Denials, denialOf(d, v.clients))
+		if all || u.MayUse("rl.hotkeys", d.Key, true, false) {
+			shown.Denials = append(shown.Denials, denialOf(d, u.MayRun("client|list")))
 		}
 	}
 	return &shown

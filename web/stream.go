@@ -111,26 +111,19 @@ func (s *Server) publish(p point) {
 	if len(all) == 0 {
 		return
 	}
-	rules := s.rules.Load()
-	watchers := make(map[view][]*stream)
+	rules, scene := s.rules.Load(), s.scene(p)
 	for _, t := range all {
-		if t.renew(rules) {
-			v := viewOf(t.user, rules)
-			watchers[v] = append(watchers[v], t)
-		} else if s.streams.remove(t) {
-			close(t.over)
+		if !t.renew(rules) {
+			if s.streams.remove(t) {
+				close(t.over)
+			}
+			continue
 		}
-	}
-	scene := s.scene(p)
-	for v, equal := range watchers {
-		data, err := json.Marshal(scene.seenAs(v))
+		data, err := json.Marshal(scene.seenBy(t.user, rules))
 		if err != nil {
 			panic(err) // no number is infinite
 		}
-		event := appendEvent(nil, "snapshot", data)
-		for _, t := range equal {
-			t.offer(event)
-		}
+		t.offer(appendEvent(nil, "snapshot", data))
 	}
 }
 

@@ -168,12 +168,12 @@ func TestFiguresNeedTheRightToTheirCommands(t *testing.T) {
 	for _, command := range []string{"ping", "info", "rl.nodes", "client|list", "rl.reset"} {
 		u, ok := users(t, "some on >hush ~* +rl.hotkeys +"+command).Login([]byte("some"), []byte("hush"))
 		require.True(t, ok)
-		shown := all.seenAs(viewOf(u, &Access{Admin: true}))
+		shown := all.seenBy(u, &Access{Admin: true})
 		require.Equal(t, command == "info", shown.Memory != nil, command)
 		require.Equal(t, command == "rl.nodes", len(shown.Nodes) > 0, command)
 		require.Equal(t, command == "client|list", shown.Denials[0].Client != "", command)
 		require.Equal(t, command == "rl.reset", shown.Admin, command)
-		require.False(t, all.seenAs(viewOf(u, &Access{})).Admin, command)
+		require.False(t, all.seenBy(u, &Access{}).Admin, command)
 	}
 }
 
