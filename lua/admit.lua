@@ -1,9 +1,10 @@
 -- admit.lua: the function rl_admit answers one request with an id. The request is charged once, or holds units that are
 -- charged later. A request with a known id gets the same reply as the first one.
 --
--- ARGV[2] the spec; that of RL.ACQUIRE has the kind CONCURRENCY, and one window of 0 ms whose limit is the number of
--- slots ARGV[3] ID and HOLD of messages.lua returns AGAIN and a reply Cost: as rl_decide, and one Redis call to read
--- the id and one to write it.
+-- ARGV[2] the spec; that of RL.ACQUIRE has the kind CONCURRENCY, and a window of 0 ms whose limit is its slots
+-- ARGV[3] ID and HOLD of messages.lua
+-- returns FIRST or AGAIN, and a reply
+-- Cost: as rl_decide, and one Redis call to read the id and one to write it.
 local lib = ...
 
 local unpack, pack, sub, byte = struct.unpack, struct.pack, string.sub, string.byte
@@ -14,7 +15,7 @@ local by_id = {}
 lib.by_id = by_id
 
 -- first returns what is replied to the first request with an id, given the reply to an entry.
-local function first(clock, reply) return pack(messages.AGAIN, 0) .. pack(messages.CLOCK, clock) .. reply end
+local function first(clock, reply) return pack(messages.FIRST, 0, clock) .. reply end
 by_id.first = first
 
 -- open reads the fields of an id, and what is stored about the id.
@@ -67,9 +68,8 @@ function by_id.again(rec, q, clock)
     pack(messages.GRANTED, 1, rate) .. pack(messages.USAGE, uses[1] - held.cost, 0, holds.empty_at(st, rec, false)))
 end
 
--- remember stores the reply to a request, if it was granted.
+-- remember stores the reply to a request that was granted.
 function by_id.remember(q, now, reply)
-  if lib.granted(reply, q) == 0 then return end
   if id.kind == ONCE then
     id.till = now + q.longest + 1
   else
@@ -80,26 +80,26 @@ end
 
 -- admit_one answers one request with the spec `spec_text` and the fields `text` of its id.
 function lib.admit_one(key, clock, spec_text, text)
-  local q, reply, now = spec.of(spec_text)
+  local q, reply, now, granted = spec.of(spec_text)
   if q.cost == 0 then return first(clock, (lib.answer(record.open(key, clock), q, 1, lib.charge))) end
   by_id.open(text, key, clock)
   if not id.found and id.last <= clock and not ids.full() then
     if id.kind == ONCE then
-      reply, now = lib.entry(q, key, clock)
+      reply, now, granted = lib.entry(q, key, clock)
     else
       local till
       reply, till = fast_holds.reserve(q, id.asked_ttl, id.asked_release == 1, key, clock)
-      now, id.till = clock, till or id.till
+      now, id.till, granted = clock, till or id.till, till and 1 or 0
     end
   end
   if not reply then
     local rec = ids.record(clock)
     local known = by_id.again(rec, q, clock)
     if known then return known end
-    reply, now = lib.answer(rec, q, 1, by_id.take)
+    reply, now, granted = lib.answer(rec, q, 1, by_id.take)
   end
   reply = first(clock, reply)
-  by_id.remember(q, now, reply)
+  if granted > 0 then by_id.remember(q, now, reply) end
   return reply
 end
 lib.admit = record.guarded(lib.admit_one)

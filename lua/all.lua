@@ -25,8 +25,8 @@ end
 -- ask returns the reply of an entry that charges nothing, and whether it could be granted.
 local function ask(key, clock, text)
   local q = spec.of(text)
-  local reply = lib.answer(record.open(key, clock), q, 1, tried)
-  return reply, lib.granted(reply, q) == 1
+  local reply, _, granted = lib.answer(record.open(key, clock), q, 1, tried)
+  return reply, granted == 1
 end
 
 -- charge returns the reply of an entry that can be granted.

@@ -117,7 +117,17 @@ end
 
 -- empties returns the first ms at which units that were charged in sub-window k weigh nothing.
 local function empties(n, window, k, units, strict)
-  local time = (k + n) * window + (strict and window or lighter(window, units, 0, 0)) -- in n-ths of a ms
+  local e = window
+  if units == 0 then
+    e = 0
+  elseif not strict then -- as lighter(window, units, 0, 0)
+    e = window - window / units
+    e = e - e % 1 + 1
+    if units * (window - e + 1) < window then e = e - 1 end
+    if e < window and units * (window - e) >= window then e = e + 1 end
+  end
+  if n == 1 then return (k + 1) * window + e end
+  local time = (k + n) * window + e -- in n-ths of a ms
   return (time + -time % n) / n
 end
 

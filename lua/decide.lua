@@ -78,7 +78,8 @@ local states, uses, out = {}, {}, {} -- by window, of the entry being decided
 
 -- answer decides any entry from the record in memory, by the operations of its algorithm: any number of windows,
 -- records of any form, homes and shards of split keys. take admits units, as lib.charge does, and reports whether to
--- save the record. answer returns the reply, and the ms by which the windows were decided.
+-- save the record. answer returns the reply, the ms by which the windows were decided, and how many requests were
+-- granted.
 function lib.answer(rec, q, requests, take)
   local key, clock, n, limits, strict, needs = rec.key, rec.clock, q.count, q.limits, q.strict, q.needs
   local granted = requests
@@ -124,7 +125,7 @@ function lib.answer(rec, q, requests, take)
   if held then head = head .. pack(messages.LAPSED, rec.lapsed) end
   out[1] = head .. pack(messages.GRANTED, granted, calls)
   out[n + 2] = q.shard and pack(messages.TEXT, #refusal) .. refusal or ''
-  return concat(out, '', 1, n + 2), rec.now
+  return concat(out, '', 1, n + 2), rec.now, granted
 end
 
 -- slow_path answers the entries that the fast path cannot.
@@ -207,14 +208,14 @@ local function beside(q, d, j, key, s, requests)
     if offset > 0 then
       empty = holds.ends_after(empty, q.windows[1], d.limits[d.twins[j]], last_charge, last_release)
     end
-    return pack(BESIDE, HELD, 0, rated, used + offset, room, empty)
+    return pack(BESIDE, HELD, 0, rated, used + offset, room, empty), rated
   end
   if not bound then
-    if room == 0 then return pack(ADMITTED, rated, used, empty) end
-    return pack(DENIED, rated, used, room, empty)
+    if room == 0 then return pack(ADMITTED, rated, used, empty), rated end
+    return pack(DENIED, rated, used, room, empty), rated
   end
-  if q.shard then return pack(SHARDS, AT_SHARD, rated, used + offset, 0, empty, 0) end
-  return pack(HOMES, AT_HOME, shards, 0, rated, used + offset, 0, empty)
+  if q.shard then return pack(SHARDS, AT_SHARD, rated, used + offset, 0, empty, 0), rated end
+  return pack(HOMES, AT_HOME, shards, 0, rated, used + offset, 0, empty), rated
 end
 
 local pieces = {} -- of the record being composed
@@ -238,13 +239,13 @@ local function together(q, d, key, s, requests)
     if #text >= d.inline then return end
     record.store(key, s, text, expires, moves, true)
   end
-  return pack(messages.SEVERAL, most) .. usages
+  return pack(messages.SEVERAL, most) .. usages, most
 end
 
 -- fast_path answers nearly all entries: those whose record does not exist yet, or has all states of the spec with
--- unchanged limits. Of a patched record it decides one log. Otherwise it returns nothing, and has written nothing.
--- Several windows it only decides by the clock. If it is given `front`, a number of 7 bytes, the reply may begin with
--- it, which saves a string; then the second result is true.
+-- unchanged limits. Of a patched record it decides one log, and several windows only by the clock. It returns the reply
+-- and, in one number, as a straight function does, how many requests were granted and the rate. Otherwise it returns
+-- nothing, and has written nothing.
 local function fast_path(q, key, s, requests)
   local d, place = q.directory, q.place
   if s == '' then
@@ -258,7 +259,10 @@ local function fast_path(q, key, s, requests)
   local long = q.areas and #s >= d.inline
   if long and q.kind ~= SLIDE then return end
   ask.more = long and more
-  if q.count > 1 then return not long and d == q.fresh and not q.shard and together(q, d, key, s, requests) end
+  if q.count > 1 then
+    if long or d ~= q.fresh or q.shard then return end
+    return together(q, d, key, s, requests)
+  end
   if d.count > 1 then return beside(q, d, place, key, s, requests) end
   if q.shard then return end
   if long then more.now, more.bound, more.held, more.key = ask.clock, false, 0, key end
@@ -271,26 +275,22 @@ local function fast_path(q, key, s, requests)
     if #fields >= d.inline then return end
     record.store(key, s, fields, ask.ends, ask.moves, true)
   end
-  if room == 0 then return pack(ADMITTED, rated, used, empty) end
-  return pack(DENIED, rated, used, room, empty)
+  if room == 0 then return pack(ADMITTED, rated, used, empty), rated end
+  return pack(DENIED, rated, used, room, empty), rated
 end
 
--- entry decides one request for one key. It returns the reply, and the ms by which its windows were decided.
+-- entry decides one request for one key. It returns the reply, the ms by which its windows were decided, and how many
+-- requests were granted.
 function lib.entry(q, key, clock)
   local s = call('GETRANGE', key, '0', q.last)
-  local reply, now = fast_path(q, key, s, 1), clock
-  if not reply then
-    reply, now = slow_path(q, key, s, clock, 1)
-  elseif s ~= '' then
+  local reply, rated = fast_path(q, key, s, 1)
+  if not reply then return slow_path(q, key, s, clock, 1) end
+  local now = clock
+  if s ~= '' then
     local d = q.directory
     for i = 1, d.count do now = i ~= d.lease and max(now, (unpack('>I6', s, d.at[i]))) or now end
   end
-  return reply, now
-end
-
--- granted returns how many requests the reply to an entry with windows grants.
-function lib.granted(reply, q)
-  return (unpack(messages.GRANTED, reply, #reply - messages.USAGE_BYTES * q.count - messages.GRANTED_BYTES + 1))
+  return reply, now, rated < SHIFT and 0 or 1
 end
 
 -- failure returns the reply for an entry that has failed, and so has charged nothing. A reset still deletes whatever is
@@ -321,10 +321,14 @@ end
 
 -- answer_entries appends the replies to the entries that have none.
 local function answer_entries()
-  local keys, before, clock = batch.keys, batch.before, batch.clock
+  local keys, before, clock, several = batch.keys, batch.before, batch.clock, batch.entries ~= ''
+  local q, text, requests
   for i = batch.done + 1, batch.count do
-    local text, requests = of(i)
-    local q, key = spec.of(text), keys[before + i]
+    if several or not q then
+      text, requests = of(i)
+      q = spec.of(text)
+    end
+    local key = keys[before + i]
     local s = call('GETRANGE', key, '0', q.last)
     replies[i + 1] = fast_path(q, key, s, requests) or slow_path(q, key, s, clock, requests)
     batch.done = i

@@ -11,7 +11,6 @@ local unpack, pack, sub = struct.unpack, struct.pack, string.sub
 local max, min, floor, zeros = math.max, math.min, math.floor, string.rep
 local layout, record, rate, slide = lib.layout, lib.record, lib.rate, lib.slide
 local HOLDS, SLIDE, CELL = layout.HOLDS, slide.kind, layout.CELL_BYTES
-local NO_CELL = zeros('\0', CELL)
 local SPARE = 16 -- spare cells in the area of a patched record
 local MOST_LEASES = 65536 -- of RL.ACQUIRE on one key
 local FINE, COARSE = 6, 3 -- deadlines are rounded up by at most 2^-6 of the TTL; by 2^-3 in a crowded window
@@ -131,26 +130,16 @@ local seek = holds.seek
 
 -- change adds units and holds to the cell of a deadline; negative numbers remove them.
 local function change(st, rec, deadline, charge, release, n)
-  local size = st.cells * CELL
-  local whole, s, begin = rec.inline or st.area or st.patch or size == 0
-  if whole then s, begin = cells(st), 1 else s, begin = record.bytes(st, 0, size, size) end
-  local at, charged, released, held = seek(s, begin, st.cells, deadline)
-  local rest, cell = at + (held > 0 and CELL or 0), ''
+  local s, cell = cells(st), ''
+  local at, charged, released, held = seek(s, 1, st.cells, deadline)
+  local rest = at + (held > 0 and CELL or 0)
   charged, released, held = charged + charge, released + release, held + n
   st.charge, st.release, st.holds = st.charge + charge, st.release + release, st.holds + n
   if min(charged, released, held, st.charge, st.release, st.holds) < 0 or held == 0 and charged + released > 0 then
     record.damaged(rec.key, 'holds that do not add up')
   end
-  if held > 0 then cell = pack('>I6I6I6I3', deadline, charged, released, held) end
-  local longer = #cell - (rest - at) -- bytes
-  if whole or size + longer > st.slots * CELL then
-    keep(st, rec, sub(s, begin, at - 1) .. cell .. sub(s, rest, begin + size - 1))
-  else
-    if longer ~= 0 then cell = cell .. sub(s, rest, begin + size - 1) end
-    if longer < 0 then cell = cell .. NO_CELL end
-    st.patch, st.patch_at, st.cells = cell, at - begin, st.cells + longer / CELL
-    if at == begin then st.next = st.cells > 0 and unpack('>I6', cell) or 0 end
-  end
+  if held > 0 then cell = pack(layout.CELL, deadline, charged, released, held) end
+  keep(st, rec, sub(s, 1, at - 1) .. cell .. sub(s, rest))
   if n > 0 then
     local latest_of = charge > 0 and 'last_charge' or 'last_release'
     st[latest_of] = max(st[latest_of], deadline)

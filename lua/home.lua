@@ -323,7 +323,7 @@ lib.lend = record.guarded(function(key, clock, message)
   local known = by_id.again(rec, q, clock)
   if known then return cmsgpack.pack({ known = known }) end
   local m = answer(rec, q, asked, true)
-  by_id.remember(q, rec.now, first_reply(clock, m))
+  if m.decision.granted > 0 then by_id.remember(q, rec.now, first_reply(clock, m)) end
   return cmsgpack.pack({ home = m })
 end)
 

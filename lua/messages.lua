@@ -6,7 +6,7 @@
 --   rl_decide    ENTRY* and specs -> CLOCK and replies to entries; see decide.lua
 --   rl_all       specs -> ALL and replies to entries
 --   rl_each      two arguments for each request -> EACH and a reply for each
---   rl_admit     a spec, and ID with HOLD -> AGAIN and a reply
+--   rl_admit     a spec, and ID with HOLD -> FIRST or AGAIN, and a reply
 --   rl_settle    SETTLE -> SETTLED
 --   rl_inspect   nothing -> states
 --   rl_lend      lend -> lent
@@ -209,24 +209,23 @@ lib.messages = {
   -- USAGE is the units used before the entry 6; the ms at which there is room for one more request, 0 if there is now
   -- 6; and the first ms at which nothing counts any more, what was granted included 6.
   DECIDED = 0, FAILED = 1, AT_HOME = 2, AT_SHARD = 3, HELD = 4, RECALLED = 5,
-  STATUS = '>B', TEXT = '>I2', LAPSED = '>I3', GRANTED = '>I4I3', GRANTED_BYTES = 7,
-  USAGE = '>I6I6I6', USAGE_BYTES = 18,
+  STATUS = '>B', TEXT = '>I2', LAPSED = '>I3', GRANTED = '>I4I3', USAGE = '>I6I6I6',
   -- Shards of a split key 2; flags 1 (1: the shards must be read before the rest is decided, 2: units are held).
   HOME = '>I2B',
-  -- The same as the fast path packs it about one window, with fewer and so longer integers: a status of 0, GRANTED and
-  -- the used units; after a denial, USAGE follows the first integer, and without one, the last integer begins with a
-  -- room of 0. Then with other statuses.
-  ADMITTED = '>I8I6I12', DENIED = '>I8I6I6I6',
+  -- The same, as the fast path packs it about one window, with fewer and so longer integers. ADMITTED and DENIED begin
+  -- with one that is a status of 0 and GRANTED; in ADMITTED, the last one is a room of 0 and the ms after it. BESIDE,
+  -- of held units, HOMES and SHARDS have GRANTED in one, SHARDS an empty text. Of several windows: SEVERAL, and per
+  -- window USED.
+  ADMITTED = '>I8I6I12', DENIED = '>I8I6I6I6', SEVERAL = '>I8', USED = '>I6I12',
   BESIDE = '>BI3I7I6I6I6', HOMES = '>BI2BI7I6I6I6', SHARDS = '>BI7I6I6I6I2',
-  SEVERAL = '>I8', USED = '>I6I12', -- of several windows
 
   -- The clock 6, and 1 if all requests were granted 1. If not, nothing was charged, and granted is 1 for each that
   -- there was room for.
   ALL = '>I6B',
 
-  -- 1 if the id is known 1. Then the length of a spec 1, the spec that the reply is about, and the first reply, which
-  -- begins with a 0 again; otherwise the clock 6, and the reply to an entry.
-  AGAIN = '>B', LENGTH = '>B',
+  -- A byte 0, the clock 6, and the reply to an entry. If the id is known, a byte 1, the length of a spec 1, the spec
+  -- that the reply is about, and the first reply.
+  FIRST = '>BI6', AGAIN = '>B', LENGTH = '>B',
 
   -- The length of a reply 2; of an error it is larger by ERROR, and its text follows.
   EACH = '>I2', ERROR = 32768,

@@ -3,7 +3,6 @@ package wire
 import (
 	"os"
 	"regexp"
-	"strings"
 	"testing"
 
 	"github.com/rlproxy/rlproxy/engine"
@@ -86,8 +85,16 @@ func TestRepliesAreTheSameInLua(t *testing.T) {
 	each, err := DecodeEach(pack("EACH", 2)+"ok"+pack("EACH", 1<<15+3)+"ERR", 2)
 	require.NoError(t, err)
 	require.Equal(t, []Each{{Reply: "ok"}, {Failure: "ERR"}}, each)
-	require.Equal(t, "\x01", pack("AGAIN", 1))
-	require.False(t, strings.Contains(string(formats["LENGTH"]), "2"), "a spec's length has one byte")
+	once := r
+	once.Hold = &engine.Hold{Once: true}
+	first := pack("FIRST", 0, clock) + status(AtNode) + pack("GRANTED", 1, rate) + pack("USAGE", used, 0, empty)
+	asked := string(specArg(&once))
+	for _, reply := range []string{first, pack("AGAIN", 1) + pack("LENGTH", int64(len(asked))) + asked + first} {
+		a, err := DecodeAdmit(reply, &once)
+		require.NoError(t, err)
+		require.EqualValues(t, clock, a.Clock)
+		require.Equal(t, reply != first, a.Again)
+	}
 }
 
 func TestFormats(t *testing.T) {
