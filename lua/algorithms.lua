@@ -36,7 +36,6 @@
 --   room_at(st, rec, over, most, strict)   returns the first ms at which at most `most` units count; now, `over` more
 --                                          do
 --   matters_until(st)                      returns the last ms at which the state can matter
---
 --   empty_at(st, rec, strict)              returns the first ms at which nothing counts any more, after usage, and
 --                                          after charge if something was admitted
 --
