@@ -141,7 +141,7 @@ end
 
 -- room_at searches for the first sub-window at which the rest leaves room. There is room before it ends, or when it
 -- ends: by then the oldest is gone, and the next one is a part of that rest.
-function counter.room_at(st, rec, _, most, strict)
+function counter.room_at(st, _, _, most, strict)
   local n, window, k, e, oldest, rest = st.parameter, st.window, st.k, st.e, st.oldest, st.rest
   if rest > most then
     local high, before = k + n, rest -- before is the rest one sub-window before k
