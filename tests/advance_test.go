@@ -1,0 +1,147 @@
+package tests
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// heat asks for a key until requests are admitted from an advance, and returns how many requests were admitted.
+func heat(t *testing.T, c *conn, command string) (admitted int64) {
+	t.Helper()
+	began := c.info(t, "advance_decisions")
+	eventually(t, "an advance", func() bool {
+		for _, reply := range c.pipeline(t, repeat(command, 20)...) {
+			d, err := toDecision(reply)
+			require.NoError(t, err)
+			admitted += d.allowed
+		}
+		return c.info(t, "advance_decisions") > began
+	})
+	return admitted
+}
+
+func repeat(command string, n int) (all [][]any) {
+	for range n {
+		all = append(all, words(command))
+	}
+	return all
+}
+
+// What a proxy drew is known to its node when the proxy has ended, and what it did not draw has come back.
+func TestAProxyAccountsWhenItEnds(t *testing.T) {
+	t.Parallel()
+	n := startNode(t)
+	args := append(backends(n), "--advance", "yes", "--advance-time", "2000")
+	for name, command := range map[string]string{
+		"slide":   "RL.SLIDE %s 1000000 1h",
+		"counter": "RL.COUNTER %s 1000000 1h BUCKETS 100",
+		"fixed":   "RL.FIXED %s 1000000 1d",
+		"two":     "RL.SLIDE %s 1000000 1h 2000000 2h",
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, other := startProxy(t, args...), startProxy(t, args...)
+			command := fmt.Sprintf(command, name)
+			admitted := heat(t, dial(t, p.addr), command)
+			p.stop(t)
+			used, _ := dial(t, other.addr).usage(t, name)
+			if name == "two" {
+				used /= 2
+			}
+			require.Equal(t, admitted, used)
+			d, err := toDecision(dial(t, other.addr).do(t, words(command)...))
+			require.NoError(t, err)
+			require.Equal(t, 1_000_000-admitted-1, d.remaining, "nothing is advanced any more")
+		})
+	}
+}
+
+// A setting ends advances at once.
+func TestAdvancesEndBySetting(t *testing.T) {
+	t.Parallel()
+	p := startProxy(t, append(backends(startNode(t)), "--advance", "yes", "--advance-time", "2000")...)
+	c := dial(t, p.addr)
+	heat(t, c, "RL.SLIDE k 1000000 1h")
+	require.EqualValues(t, "OK", c.do(t, "CONFIG", "SET", "advance", "no"))
+	eventually(t, "the advance to end", func() bool { return c.info(t, "advances") == 0 })
+	before := c.info(t, "advance_decisions")
+	c.pipeline(t, repeat("RL.SLIDE k 1000000 1h", 100)...)
+	require.Equal(t, before, c.info(t, "advance_decisions"))
+}
+
+// A proxy that is killed takes nothing beyond its advance: the other one has the rest, exactly, when it has lapsed.
+func TestAnAdvanceOfAKilledProxyLapses(t *testing.T) {
+	t.Parallel()
+	args := append(backends(startNode(t)), "--advance", "yes")
+	p, other := startProxy(t, args...), startProxy(t, args...)
+	const limit = 5000
+	command := fmt.Sprintf("RL.SLIDE k %d 1h", limit)
+	admitted := heat(t, dial(t, p.addr), command)
+	p.Kill()
+	c := dial(t, other.addr)
+	for denied := false; !denied; {
+		for _, reply := range c.pipeline(t, repeat(command, 50)...) {
+			d, err := toDecision(reply)
+			require.NoError(t, err)
+			admitted += d.allowed
+			denied = denied || d.allowed == 0
+		}
+	}
+	require.LessOrEqual(t, admitted, int64(limit))
+	require.Greater(t, admitted, int64(limit/4))
+	eventually(t, "what was not drawn to count as used", func() bool {
+		used, _ := c.usage(t, "k")
+		return used == limit
+	})
+}
+
+// RL.RESET takes effect at once, and admits no more than the limit afterwards, although advances are out.
+func TestResetsWithAdvances(t *testing.T) {
+	t.Parallel()
+	args := append(backends(startNode(t)), "--advance", "yes", "--advance-time", "2000")
+	p, other := startProxy(t, args...), startProxy(t, args...)
+	const limit = 20000
+	command := fmt.Sprintf("RL.SLIDE k %d 1h", limit)
+	c, o := dial(t, p.addr), dial(t, other.addr)
+	heat(t, c, command)
+	heat(t, o, command)
+	require.EqualValues(t, 1, o.do(t, "RL.RESET", "k"))
+	admitted, denied := int64(0), 0
+	for i := 0; denied < 20; i++ {
+		for _, reply := range []*conn{c, o}[i%2].pipeline(t, repeat(command, 50)...) {
+			d, err := toDecision(reply)
+			require.NoError(t, err)
+			admitted += d.allowed
+			denied += int(1 - d.allowed)
+		}
+	}
+	require.LessOrEqual(t, admitted, int64(limit))
+	require.Greater(t, admitted, int64(limit*9/10))
+}
+
+// COST 0 says what is used, not what is advanced.
+func TestAQuestionRecallsAdvances(t *testing.T) {
+	t.Parallel()
+	args := append(backends(startNode(t)), "--advance", "yes", "--advance-time", "2000")
+	p, other := startProxy(t, args...), startProxy(t, args...)
+	admitted := heat(t, dial(t, p.addr), "RL.SLIDE k 1000000 1h")
+	d, err := toDecision(dial(t, other.addr).do(t, words("RL.SLIDE k 1000000 1h COST 0")...))
+	require.NoError(t, err)
+	require.Equal(t, 1_000_000-admitted, d.remaining)
+}
+
+// While a node hangs, a proxy that ends waits for it no longer than for any other call.
+func TestAProxyEndsWhileItsNodeHangs(t *testing.T) {
+	t.Parallel()
+	n := startNode(t)
+	p := startProxy(t, "--backend", n.URL(), "--advance", "yes", "--advance-time", "2000", "--backend-timeout", "300")
+	heat(t, dial(t, p.addr), "RL.SLIDE k 1000000 1h")
+	n.Pause()
+	began := time.Now()
+	p.Signal(t, syscall.SIGTERM)
+	require.Zero(t, p.Exit(t))
+	require.Less(t, time.Since(began), 8*time.Second, "shutdown-timeout is 10 s")
+}
