@@ -154,8 +154,8 @@ func (h *history) key(r *engine.Request) *model.Key {
 // compare gives the requests of a pipeline to the model, in order, and returns how the first answer differs.
 func (h *history) compare(p *engine.Pipeline) string {
 	wants := make([]model.Answer, len(p.Requests))
-	for i, n := 0, 0; i < len(p.Requests); i += n {
-		n = 1 + p.Requests[i].MoreKeys
+	for i := 0; i < len(p.Requests); i += 1 + p.Requests[i].MoreKeys {
+		n := 1 + p.Requests[i].MoreKeys
 		requests, results := p.Requests[i:i+n], p.Results[i:i+n]
 		for j := range requests {
 			r, res := &requests[j], &results[j]

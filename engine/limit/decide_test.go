@@ -57,12 +57,12 @@ func TestFits(t *testing.T) {
 		s.Cost = tt.cost
 		require.Equal(t, tt.want, s.Fits(s.Windows[0], tt.used, tt.n), "%+v", tt)
 	}
-	full := rate(9, 1, 1, 0)
+	full := rate(9, 1, 0)
 	require.EqualValues(t, 1, full.Fits(full.Windows[0], 10, 1), "CL.THROTTLE with a quantity of 0 asks for nothing")
 }
 
 func TestNow(t *testing.T) {
 	require.EqualValues(t, 7, spec(Slide, 1, 1).Now(5, 3, 7))
 	require.EqualValues(t, 9, spec(Slide, 1, 1).Now(9, 3, 7))
-	require.EqualValues(t, 5_000_003, rate(1, 1, 1, 1).Now(5, 3, 7))
+	require.EqualValues(t, 5_000_003, rate(1, 1, 1).Now(5, 3, 7))
 }

@@ -8,17 +8,17 @@ import (
 
 func TestGCRAWithoutAQuantityAndAboveTheLimit(t *testing.T) {
 	k := key{}
-	require.True(t, k.one(rate(3, 1, 1, 4), 0).Allowed)
-	require.Equal(t, Decision{Allowed: true, Limit: 4, ResetAfter: 4000}, k.one(rate(3, 1, 1, 0), 0), "nothing is asked for")
-	require.Equal(t, Decision{Limit: 4, RetryAfter: -1, ResetAfter: 4000}, k.one(rate(3, 1, 1, 5), 0), "waiting never helps")
-	require.Equal(t, Decision{Limit: 2, RetryAfter: 2000, ResetAfter: 4000}, k.one(rate(1, 1, 1, 0), 0), "of a lowered limit even nothing is too much")
+	require.True(t, k.one(rate(3, 1, 4), 0).Allowed)
+	require.Equal(t, Decision{Allowed: true, Limit: 4, ResetAfter: 4000}, k.one(rate(3, 1, 0), 0), "nothing is asked for")
+	require.Equal(t, Decision{Limit: 4, RetryAfter: -1, ResetAfter: 4000}, k.one(rate(3, 1, 5), 0), "waiting never helps")
+	require.Equal(t, Decision{Limit: 2, RetryAfter: 2000, ResetAfter: 4000}, k.one(rate(1, 1, 0), 0), "of a lowered limit even nothing is too much")
 }
 
 // A rate is kept by a clock in us, whether its interval is a number of whole ms or not.
 func TestGCRAWithinAMillisecond(t *testing.T) {
 	for _, count := range []int64{300, 350, 900, 5000, 100_000} {
 		for _, burst := range []int64{0, 9} {
-			s, k := rate(burst, count, 1, 1), key{}
+			s, k := rate(burst, count, 1), key{}
 			admitted := int64(0)
 			const us = 200_000
 			for at := range int64(us) {
@@ -36,7 +36,7 @@ func TestGCRAWithinAMillisecond(t *testing.T) {
 // What remains is what would be admitted, also if the interval is not a number of whole us, where redis-cell says more.
 func TestGCRARemaining(t *testing.T) {
 	for _, count := range []int64{3, 6000, 700_000, 3_000_000, 1_000_000_000} {
-		s, k := rate(6000, count, 1, 1), key{}
+		s, k := rate(6000, count, 1), key{}
 		for left := int64(6000); left >= 0; left-- {
 			require.Equal(t, left, k.one(s, 0).Remaining, "%d a second", count)
 		}
@@ -47,7 +47,7 @@ func TestGCRARemaining(t *testing.T) {
 
 // An interval shorter than a ms is exact over many requests.
 func TestGCRABelowAMillisecond(t *testing.T) {
-	s, k := rate(0, 3000, 1, 1), key{} // one every 333,333 ns
+	s, k := rate(0, 3000, 1), key{} // one every 333,333 ns
 	admitted := 0
 	for ms := range int64(1000) {
 		for k.one(s, ms).Allowed {
@@ -55,7 +55,7 @@ func TestGCRABelowAMillisecond(t *testing.T) {
 		}
 	}
 	require.Equal(t, 1000, admitted, "one at a time, so one a ms")
-	s, k = rate(9, 3000, 1, 1), key{}
+	s, k = rate(9, 3000, 1), key{}
 	admitted = 0
 	for ms := range int64(1000) {
 		for k.one(s, ms).Allowed {

@@ -9,9 +9,9 @@ func spec(kind Kind, most, length int64) *Spec {
 	return &Spec{Kind: kind, N: 1, Cost: 1, Param: 1, Windows: [MaxWindows]Window{{Limit: most, Length: length}}}
 }
 
-// rate returns a spec as CL.THROTTLE makes it.
-func rate(burst, count, period, quantity int64) *Spec {
-	return &Spec{Kind: GCRA, N: 1, Cost: quantity, Manner: Interval(count, period), Windows: [MaxWindows]Window{{Limit: burst + 1}}}
+// rate returns a spec as CL.THROTTLE makes it, of a period of one second.
+func rate(burst, count, quantity int64) *Spec {
+	return &Spec{Kind: GCRA, N: 1, Cost: quantity, Manner: Interval(count, 1), Windows: [MaxWindows]Window{{Limit: burst + 1}}}
 }
 
 // key is one state, used as an engine uses it: for n equal requests together.

@@ -117,8 +117,8 @@ func TestEveryAlgorithmIsDecidedAndWrittenBack(t *testing.T) {
 		}
 		var p engine.Pipeline
 		line := lines.Add(&p, conformance.Decisions...)
-		for n := 0; len(p.Requests) > 0; p.Requests = p.Requests[n:] {
-			n = 1 + p.Requests[0].MoreKeys
+		for len(p.Requests) > 0 {
+			n := 1 + p.Requests[0].MoreKeys
 			want := true
 			for _, r := range p.Requests[:n] {
 				if keys[string(r.Key)] == nil {
@@ -141,6 +141,7 @@ func TestEveryAlgorithmIsDecidedAndWrittenBack(t *testing.T) {
 					}
 				}
 			}
+			p.Requests = p.Requests[n:]
 		}
 	}
 	for _, command := range conformance.Decisions {

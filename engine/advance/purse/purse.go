@@ -53,7 +53,7 @@ const (
 func Open(homes Homes, now func() time.Time) *Purse {
 	p := &Purse{homes: homes, proxy: rand.Text(), now: now, began: now(), watched: make(chan struct{}, 1),
 		stop: make(chan struct{})}
-	p.Balances.Open(p.call)
+	p.Open(p.call)
 	p.Configure(0)
 	p.done.Add(1)
 	go p.run() // until Close
