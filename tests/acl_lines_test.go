@@ -231,6 +231,7 @@ func TestMissingRightsAreLogged(t *testing.T) {
 		"+cluster|slots": `msg="topology unknown" why="no sentinel or cluster node answered as it should; one said: NOPERM .* has no permissions to run the 'cluster\|slots' command"`,
 		"+subscribe":     `node refused SUBSCRIBE: [^"]*" node=\S+ why="NOPERM .* has no permissions to run the 'subscribe' command"`,
 		"&rl:reset":      `node refused SUBSCRIBE: [^"]*" node=\S+ why="NOPERM .*to access (one of the channels|a channel)`,
+		"&rl:recall":     `node refused SUBSCRIBE: [^"]*" node=\S+ why="NOPERM .*to access (one of the channels|a channel)`,
 		"+time":          `msg="FAIL policies are answering in place of the node" node=\S+ why="ERR (The user executing the script can't run this command|ACL failure in script: User rlproxy has no permissions to run)`,
 		"+fcall":         `msg="FAIL policies are answering in place of the node" node=\S+ why="the node cannot run rlproxy's library, .*NOPERM .* has no permissions to run the 'evalsha' command`,
 		"+set":           `msg="FAIL policies are answering in place of the node" node=\S+ why="ERR (The user executing the script can't run this command|ACL failure in script: User rlproxy has no permissions to run)`,
