@@ -319,6 +319,9 @@ func (k *Key) describe(clock int64, s *limit.Spec, i int, allowed, ids bool) lim
 func smallest(from int64, holds func(r int64) bool) int64 {
 	fails, step := from-1, int64(1)
 	for !holds(fails + step) {
+		if step > 1<<50 {
+			panic("the condition never becomes true")
+		}
 		fails += step
 		step *= 2
 	}
