@@ -142,7 +142,7 @@ func (e *holding) decision(s *limit.Spec, now Instant) limit.Decision {
 	return s.Decide(usages[:s.N], clock, 1, 0)
 }
 
-// due begins the call that is due for an holding, if one is. The stripe's lock is held.
+// due begins the call that is due for a holding, if one is. The stripe's lock is held.
 func (t *Balances) due(e *holding, now Instant) *HomeCall {
 	span, usual := int64(0), t.usual.Load()
 	if usual > 0 {
@@ -255,18 +255,18 @@ func (t *Balances) Tick(now Instant) {
 	}
 }
 
-// Totals are what a table has counted.
+// Totals are what Balances have counted.
 type Totals struct {
 	Kept, Out, Left int64 // balances, advances, and units that may be drawn from these, now
 
 	Draws, Units    int64 // requests that were admitted from advances, and their units
 	Calls           int64 // to homes, about advances
-	Refused         int64 // calls that asked for units and brought none: for lack of room, or in a calm
+	Refused         int64 // calls that asked for units and got none, for lack of room or in a calm
 	Recalls, Lapsed int64 // of advances
 	Unused          int64 // units that lapsed without having been drawn
 }
 
-// Totals returns what the table has counted.
+// Totals returns what has been counted.
 func (t *Balances) Totals() Totals {
 	c := Totals{
 		Kept: t.Size.Load(), Draws: t.draws.Load(), Units: t.units.Load(), Calls: t.calls.Load(),

@@ -16,12 +16,12 @@ func (p *Purse) Stats() []engine.Stat {
 		{Name: "advance_calls", Value: c.Calls, Metric: "advance_calls_total",
 			Help: "Calls to nodes that accounted for advances, or asked for units."},
 		{Name: "advance_refused", Value: c.Refused, Metric: "advance_refused_total",
-			Help: "Such calls that asked for units and brought none: for lack of room, or in a calm."},
+			Help: "Calls that asked a node for units and got none, for lack of room or shortly after a recall."},
 		{Name: "advance_recalls", Value: c.Recalls, Metric: "advance_recalls_total",
 			Help: "Advances that a node recalled."},
 		{Name: "advance_lapses", Value: c.Lapsed, Metric: "advance_lapses_total",
 			Help: "Advances that lapsed before this proxy could account for them."},
 		{Name: "advance_units_lapsed", Value: c.Unused, Metric: "advance_units_lapsed_total",
-			Help: "Units of these that were charged although nobody had used them."},
+			Help: "Units of lapsed advances that were charged although no request had used them."},
 	}
 }
