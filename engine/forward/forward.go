@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/forward/replies"
 )
 
 // Settings say which commands are forwarded. Configure changes them.
@@ -152,8 +153,31 @@ func (f *Forwarder) Await(p *Pipeline, i int) *Result {
 	if p.wait(func() bool { return r.done }) {
 		f.merge(p)
 	}
+	f.pickAgain(p, i)
 	p.noteSilence(r.Err)
 	return r
+}
+
+// maxPicks is how often a command that picks a key is sent again because it has picked one of rate limits.
+const maxPicks = 16
+
+// pickAgain sends command i again for as long as its reply is a key of rate limits. At last it makes the reply a null,
+// as if there were no key.
+func (f *Forwarder) pickAgain(p *Pipeline, i int) {
+	r := &p.Results[i]
+	for tries := 0; r.traits&picksKey != 0 && replies.Begins(r.Raw, reservedPrefix); tries++ {
+		switch {
+		case tries < maxPicks:
+			p.forget(r)
+			v := f.lanes()
+			p.submit(v, f.send(p, v, i), f.elapsed())
+			p.wait(func() bool { return r.done })
+		case p.Commands[i].RESP3:
+			r.Raw = []byte("_\r\n")
+		default:
+			r.Raw = []byte("$-1\r\n")
+		}
+	}
 }
 
 // merge merges the results of the nodes for commands that were fanned out, once all are there.

@@ -72,10 +72,19 @@ func TestKeysOfLimitsAreNotListed(t *testing.T) {
 		require.Regexp(t, `^\*2\r\n\$1\r\n0\r\n\*2\r\n(\$3\r\nrl:\r\n|\$1\r\na\r\n){2}$`, scan[0])
 		require.Regexp(t, `^\*2\r\n(\$3\r\nrl:\r\n|\$1\r\na\r\n){2}$`, scan[1])
 		require.Equal(t, []string{"*2\r\n$1\r\n0\r\n*0\r\n", "*0\r\n", "-ERR invalid cursor\r\n", "*2\r\n$1\r\n0\r\n*0\r\n"}, scan[2:])
+		for range 20 {
+			require.Contains(t, []string{"$3\r\nrl:\r\n", "$1\r\na\r\n", nullOf(proto)}, forwardAll(t, f, proto, "RANDOMKEY")[0])
+		}
 	}
 	require.Equal(t, ":4\r\n", forwardAll(t, f, 2, "DBSIZE")[0])
 	require.Equal(t, "ERR keys that begin with rl:{ hold the state of rate limits and can't be written: 'rl:{b}'", forwardAll(t, f, 2, "DEL a rl:{b} rl:{a}")[0])
+	s.Do("DEL", "a", "rl:")
+	for _, proto := range []int{2, 3} {
+		require.Equal(t, nullOf(proto), forwardAll(t, f, proto, "RANDOMKEY")[0], "nothing else is there")
+	}
 }
+
+func nullOf(proto int) string { return map[int]string{2: "$-1\r\n", 3: "_\r\n"}[proto] }
 
 func TestKeysStayInTheDatabaseOfClients(t *testing.T) {
 	s := redistest.Start(t)

@@ -83,6 +83,13 @@ func (p *Pipeline) Release(r *Result) {
 	*r = Result{Name: r.Name}
 }
 
+// forget makes a result incomplete again, for a command that is sent once more.
+func (p *Pipeline) forget(r *Result) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r.Raw, r.done = nil, false
+}
+
 func (p *Pipeline) grow() {
 	if cap(p.Results) < len(p.Commands) {
 		p.Results = make([]Result, len(p.Commands), cap(p.Commands))

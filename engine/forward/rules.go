@@ -42,6 +42,8 @@ const (
 	changesLibrary
 	// listsKeys is the trait of commands that reply with keys that they do not name, as hide expects them.
 	listsKeys
+	// picksKey is the trait of commands that reply with one key, taken at random.
+	picksKey
 	// describesCommands is the trait of commands that only tell what other commands are.
 	describesCommands
 )
@@ -62,6 +64,7 @@ var traits = map[string]trait{
 	"script|load": mendsItself, // EVALSHA replies NOSCRIPT
 
 	"scan": listsKeys, "clusterscan": listsKeys, "keys": listsKeys, "cluster|getkeysinslot": listsKeys,
+	"randomkey": picksKey,
 
 	"command|getkeys": describesCommands | touchesNoKey, "command|getkeysandflags": describesCommands | touchesNoKey,
 

@@ -116,7 +116,7 @@ func Without(prefix string, raw []byte) []byte {
 		if size == 0 {
 			return raw // not an array of keys
 		}
-		if !begins(rest[:size], prefix) {
+		if !Begins(rest[:size], prefix) {
 			kept++
 		}
 		rest = rest[size:]
@@ -125,7 +125,7 @@ func Without(prefix string, raw []byte) []byte {
 	out = append(out, Line('*', kept)...) // not longer than the line before
 	for len(keys) > 0 {
 		size := elementSize(keys)
-		if !begins(keys[:size], prefix) {
+		if !Begins(keys[:size], prefix) {
 			out = append(out, keys[:size]...)
 		}
 		keys = keys[size:]
@@ -133,8 +133,8 @@ func Without(prefix string, raw []byte) []byte {
 	return out
 }
 
-// begins reports whether a reply is a string that begins with prefix.
-func begins(raw []byte, prefix string) bool {
+// Begins reports whether a reply is a string that begins with prefix.
+func Begins(raw []byte, prefix string) bool {
 	return len(raw) > 0 && raw[0] == '$' && bytes.HasPrefix(raw[bytes.IndexByte(raw, '\n')+1:], []byte(prefix))
 }
 
