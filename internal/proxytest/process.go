@@ -1,10 +1,8 @@
 package proxytest
 
 import (
-	"bytes"
 	"os"
 	"os/exec"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -18,7 +16,7 @@ const Patience = 20 * time.Second
 // Process is a program that a test started.
 type Process struct {
 	Cmd    *exec.Cmd
-	Output *Output       // standard output and standard error
+	Output *LockedBuffer // standard output and standard error
 	exited chan struct{} // closed once the process has ended
 }
 
@@ -26,7 +24,7 @@ type Process struct {
 func Spawn(t testing.TB, name string, args ...string) *Process {
 	t.Helper()
 	// #nosec G204 -- the test's own arguments
-	p := &Process{Cmd: exec.Command(name, args...), Output: new(Output), exited: make(chan struct{})}
+	p := &Process{Cmd: exec.Command(name, args...), Output: new(LockedBuffer), exited: make(chan struct{})}
 	p.Cmd.Stdout, p.Cmd.Stderr = p.Output, p.Output
 	if Race {
 		// Without this a process with the race detector sleeps for a second before it exits.
@@ -87,25 +85,6 @@ func (p *Process) Running() bool {
 	default:
 		return true
 	}
-}
-
-// Output collects what a process prints.
-type Output struct {
-	mu    sync.Mutex
-	bytes bytes.Buffer // guarded by mu
-}
-
-// Write is called by the goroutine that copies the process's output.
-func (o *Output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.bytes.Write(b)
-}
-
-func (o *Output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.bytes.String()
 }
 
 // Eventually waits until done returns true. what names the event in the failure message. At first

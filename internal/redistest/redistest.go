@@ -65,16 +65,22 @@ func start(t testing.TB, options []Option, args ...string) *Server {
 	for _, option := range options {
 		option(s)
 	}
-	s.Client = redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1, ReadTimeout: replyWithin})
-	t.Cleanup(func() {
+	s.launch(&redis.Options{Addr: s.Addr, MaxRetries: -1, ReadTimeout: replyWithin})
+	return s
+}
+
+// launch runs the server until the test ends.
+func (s *Server) launch(client *redis.Options) {
+	s.t.Helper()
+	s.Client = redis.NewClient(client)
+	s.t.Cleanup(func() {
 		_ = s.Client.Close()
 		s.Kill()
-		if t.Failed() {
-			t.Logf("output of redis-server on port %d:\n%s", port, s.out)
+		if s.t.Failed() {
+			s.t.Logf("output of redis-server %v:\n%s", s.args, s.out)
 		}
 	})
 	s.Run()
-	return s
 }
 
 // URL returns the server's URL as a backend.

@@ -94,15 +94,7 @@ func StartSentinel(t testing.TB, master string) *Server {
 	require.NoError(t, os.WriteFile(file, []byte(conf), 0o600))
 	s := &Server{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(own)), Port: own, t: t,
 		args: []string{file, "--sentinel"}}
-	s.Client = redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1, Protocol: 2})
-	t.Cleanup(func() {
-		_ = s.Client.Close()
-		s.Kill()
-		if t.Failed() {
-			t.Logf("output of sentinel on port %d:\n%s", own, s.out)
-		}
-	})
-	s.Run()
+	s.launch(&redis.Options{Addr: s.Addr, MaxRetries: -1, Protocol: 2})
 	s.Do("SENTINEL", "DEBUG", "tilt-period", tiltPeriod.Milliseconds())
 	return s
 }
