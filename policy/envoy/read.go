@@ -94,24 +94,10 @@ func (r *reader) errorf(n *yaml.Node, format string, args ...any) error {
 }
 
 func (r *reader) root(n *yaml.Node) error {
-	fields, err := r.fields(n, "the configuration", 0)
-	if err != nil {
-		return err
-	}
 	var list *yaml.Node
 	name := ""
-	for _, f := range fields {
-		switch f.name {
-		case "domain":
-			name, err = r.text(f)
-		case "descriptors":
-			list = f.value
-		default:
-			err = r.unknown(f)
-		}
-		if err != nil {
-			return err
-		}
+	if _, err := r.decode(n, "the configuration", targets{"domain": &name, "descriptors": &list}); err != nil {
+		return err
 	}
 	if name == "" {
 		return r.errorf(n, "domain is missing")
@@ -143,60 +129,45 @@ func (r *reader) descriptors(l *level, list *yaml.Node, depth int) error {
 }
 
 func (r *reader) descriptor(l *level, n *yaml.Node, depth int) error {
-	fields, err := r.fields(n, "a descriptor", 0)
+	d := &descriptor{Position: r.at(n), order: r.visits}
+	var below, rate, metadata *yaml.Node
+	var quota, share, detailed, byValue bool
+	at, err := r.decode(n, "a descriptor", targets{
+		"key": &d.key, "value": &d.value, "rate_limit": &rate, "descriptors": &below, "shadow_mode": &d.shadow,
+		"quota_mode": &quota, "share_threshold": &share, "detailed_metric": &detailed, "value_to_metric": &byValue,
+		"metadata": &metadata,
+	})
 	if err != nil {
 		return err
 	}
-	d := &descriptor{Position: r.at(n), order: r.visits}
-	var below, rate, share, quota *yaml.Node
-	var on bool
-	for _, f := range fields {
-		switch f.name {
-		case "key":
-			d.key, err = r.text(f)
-		case "value":
-			d.value, err = r.text(f)
-		case "rate_limit":
-			rate = f.value
-		case "descriptors":
-			below = f.value
-		case "shadow_mode":
-			d.shadow, err = r.bool(f)
-		case "quota_mode":
-			if on, err = r.bool(f); on {
-				quota = f.at
-			}
-		case "share_threshold":
-			if on, err = r.bool(f); on {
-				share = f.at
-			}
-		case "detailed_metric", "value_to_metric":
-			if on, err = r.bool(f); on {
-				r.remark(r.at(f.at), f.name+" is not carried over: metrics are by policy, and RL.HOTKEYS has the "+
-					"busiest keys")
-			}
-		case "metadata":
-			r.remark(r.at(f.at), "metadata is not carried over: replies have none")
-		default:
-			err = r.unknown(f)
-		}
-		if err != nil {
-			return err
-		}
+	const metrics = " is not carried over: metrics are by policy, and RL.HOTKEYS has the busiest keys"
+	if detailed {
+		r.remark(r.at(at["detailed_metric"]), "detailed_metric"+metrics)
+	}
+	if byValue {
+		r.remark(r.at(at["value_to_metric"]), "value_to_metric"+metrics)
+	}
+	if metadata != nil {
+		r.remark(r.at(at["metadata"]), "metadata is not carried over: replies have none")
 	}
 	if d.key == "" {
 		return r.errorf(n, "a descriptor has no key")
 	}
-	if share != nil && !strings.HasSuffix(cmp.Or(d.value, d.key), "*") {
-		return r.errorf(share, "share_threshold needs a value that ends in *")
+	if share && !strings.HasSuffix(cmp.Or(d.value, d.key), "*") {
+		return r.errorf(at["share_threshold"], "share_threshold needs a value that ends in *")
 	}
 	if err := r.rateLimit(d, rate); err != nil {
 		return err
 	}
-	if quota != nil && d.limit != nil && *d.limit != unlimited {
-		r.leaveOut(d, quota, "quota_mode", "it would deny on its own, and not only when all quotas are used up")
+	if quota && d.limit != nil && *d.limit != unlimited {
+		r.leaveOut(d, at["quota_mode"], "quota_mode", "it would deny on its own, and not only when all quotas are used up")
 	}
-	if !r.matchable(d, share) {
+	if share {
+		r.remark(r.at(at["share_threshold"]), "share_threshold is not carried over, nor are "+
+			d.String()+" and what is below it: each value would have a count of its own; "+
+			"what matches is treated as any other value")
+	}
+	if share || !r.matchable(d) {
 		return r.descriptors(new(level), below, depth+1) // only to report its errors
 	}
 	if other := l.add(d); other != nil {
@@ -212,15 +183,8 @@ func (r *reader) leaveOut(d *descriptor, n *yaml.Node, name, why string) {
 	d.limit, d.leftOut = nil, true
 }
 
-// matchable prepares the value of d for comparisons. It reports whether d can be carried over. share is the field
-// share_threshold, if it is true.
-func (r *reader) matchable(d *descriptor, share *yaml.Node) bool {
-	if share != nil {
-		r.remark(r.at(share), "share_threshold is not carried over, nor are "+
-			d.String()+" and what is below it: each value would have a count of its own; "+
-			"what matches is treated as any other value")
-		return false
-	}
+// matchable prepares the value of d for comparisons. It reports whether d can be carried over.
+func (r *reader) matchable(d *descriptor) bool {
 	if strings.Contains(d.key, "*") {
 		r.remark(d.Position, "a key with a * is not carried over, nor what is below it: "+word.Literal([]byte(d.key)))
 		return false
@@ -240,37 +204,18 @@ func (r *reader) rateLimit(d *descriptor, n *yaml.Node) error {
 	if n == nil || n.ShortTag() == "!!null" {
 		return nil
 	}
-	fields, err := r.fields(n, "rate_limit", 0)
+	var free bool
+	var unit, name string
+	var replaces *yaml.Node
+	requests, multiplier := count{0, 0}, count{1, 1}
+	at, err := r.decode(n, "rate_limit", targets{
+		"unit": &unit, "unit_multiplier": &multiplier, "requests_per_unit": &requests, "unlimited": &free, "name": &name,
+		"replaces": &replaces,
+	})
 	if err != nil {
 		return err
 	}
-	var free bool
-	var unit, name string
-	var requests int64
-	multiplier, multiple := int64(1), (*yaml.Node)(nil)
-	var replaces *yaml.Node
-	for _, f := range fields {
-		switch f.name {
-		case "unit":
-			unit, err = r.text(f)
-		case "unit_multiplier":
-			multiple = f.at
-			multiplier, err = r.count(f, 1)
-		case "requests_per_unit":
-			requests, err = r.count(f, 0)
-		case "unlimited":
-			free, err = r.bool(f)
-		case "name":
-			name, err = r.text(f)
-		case "replaces":
-			replaces = f.value
-		default:
-			err = r.unknown(f)
-		}
-		if err != nil {
-			return err
-		}
-	}
+	multiple := at["unit_multiplier"]
 	length, known := units[strings.ToLower(unit)]
 	switch {
 	case free && known:
@@ -282,13 +227,13 @@ func (r *reader) rateLimit(d *descriptor, n *yaml.Node) error {
 	case !known:
 		return r.errorf(n, "unit must be second, minute, hour, day, week, month or year, not %s",
 			word.Literal([]byte(unit)))
-	case requests == 0:
+	case requests.n == 0:
 		d.limit = &effect{verdict: engine.Blocked}
-	case multiplier > limit.MaxWindow/length:
+	case multiplier.n > limit.MaxWindow/length:
 		r.leaveOut(d, multiple, "unit_multiplier", fmt.Sprintf("a window has at most 366 days, and %d times a %s is "+
-			"longer", multiplier, strings.ToLower(unit)))
+			"longer", multiplier.n, strings.ToLower(unit)))
 	default:
-		d.limit = &effect{window: limit.Window{Limit: requests, Length: length * multiplier}}
+		d.limit = &effect{window: limit.Window{Limit: requests.n, Length: length * multiplier.n}}
 	}
 	return r.replaces(name, replaces)
 }
@@ -300,20 +245,9 @@ func (r *reader) replaces(name string, list *yaml.Node) error {
 		return err
 	}
 	for _, item := range items {
-		fields, err := r.fields(item, "an entry of replaces", 0)
-		if err != nil {
-			return err
-		}
 		other := ""
-		for _, f := range fields {
-			if f.name == "name" {
-				other, err = r.text(f)
-			} else {
-				err = r.unknown(f)
-			}
-			if err != nil {
-				return err
-			}
+		if _, err := r.decode(item, "an entry of replaces", targets{"name": &other}); err != nil {
+			return err
 		}
 		switch other {
 		case "":

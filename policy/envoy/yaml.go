@@ -16,6 +16,37 @@ type field struct {
 	value *yaml.Node // the node of the value, never an alias
 }
 
+// targets are where the fields of a map go, by name: to a *string, *bool, *count or **yaml.Node.
+type targets map[string]any
+
+// A count is an integer that is not less than least.
+type count struct{ n, least int64 }
+
+// decode reads a map into targets, and returns the nodes of its fields' names. what names the map in errors.
+func (r *reader) decode(n *yaml.Node, what string, into targets) (at map[string]*yaml.Node, err error) {
+	fields, err := r.fields(n, what, 0)
+	at = make(map[string]*yaml.Node, len(fields))
+	for _, f := range fields {
+		at[f.name] = f.at
+		switch to := into[f.name].(type) {
+		case *string:
+			*to, err = r.text(f)
+		case *bool:
+			*to, err = r.bool(f)
+		case *count:
+			err = r.count(f, to)
+		case **yaml.Node:
+			*to = f.value
+		default:
+			err = r.unknown(f)
+		}
+		if err != nil {
+			break
+		}
+	}
+	return at, err
+}
+
 // fields returns the entries of a map. Those that << merges come last, and only if the map does not
 // have them itself. what names the map in errors, and merges is the depth of << so far.
 func (r *reader) fields(n *yaml.Node, what string, merges int) ([]field, error) {
@@ -120,14 +151,12 @@ func (r *reader) bool(f field) (bool, error) {
 	return b, nil
 }
 
-// count reads an integer that is not less than least.
-func (r *reader) count(f field, least int64) (int64, error) {
-	var n int64
-	if f.value.ShortTag() != "!!int" || f.value.Decode(&n) != nil || n < least || n > math.MaxUint32 {
-		return 0, r.errorf(f.value, "%s must be an integer between %d and %d, not %s", f.name, least,
+func (r *reader) count(f field, to *count) error {
+	if f.value.ShortTag() != "!!int" || f.value.Decode(&to.n) != nil || to.n < to.least || to.n > math.MaxUint32 {
+		return r.errorf(f.value, "%s must be an integer between %d and %d, not %s", f.name, to.least,
 			uint32(math.MaxUint32), kindOf(f.value))
 	}
-	return n, nil
+	return nil
 }
 
 func kindOf(n *yaml.Node) string {
