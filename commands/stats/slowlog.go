@@ -19,10 +19,9 @@ type SlowLog struct {
 	slower atomic.Int64 // the least time that is logged, in ns; negative: nothing is logged
 	most   atomic.Int64 // entries that are kept
 
-	mu   sync.Mutex
-	ring []SlowCommand // guarded by mu, as is all that follows
-	next int           // where the next entry goes when the ring is full, else 0
-	id   int64         // of the next entry
+	mu  sync.Mutex
+	all []SlowCommand // the newest last; guarded by mu
+	id  int64         // of the next entry; guarded by mu
 }
 
 // SlowCommand is one entry of the slow log.
@@ -42,10 +41,11 @@ func (l *SlowLog) Configure(slower time.Duration, most int) {
 	defer l.mu.Unlock()
 	l.slower.Store(int64(slower))
 	l.most.Store(int64(most))
-	kept := l.newest(most)
-	slices.Reverse(kept)
-	l.ring, l.next = kept, 0
+	l.drop()
 }
+
+// drop drops the oldest entries if there are too many. The caller holds mu.
+func (l *SlowLog) drop() { l.all = l.all[max(len(l.all)-int(l.most.Load()), 0):] }
 
 // Slow reports whether a command that took that long is to be logged.
 func (l *SlowLog) Slow(took time.Duration) bool {
@@ -59,46 +59,34 @@ func (l *SlowLog) Add(e SlowCommand) {
 	defer l.mu.Unlock()
 	e.ID = l.id
 	l.id++
-	switch most := int(l.most.Load()); {
-	case len(l.ring) < most:
-		l.ring = append(l.ring, e)
-	case most > 0:
-		l.ring[l.next] = e
-		l.next = (l.next + 1) % most
-	}
+	l.all = append(l.all, e)
+	l.drop()
 }
 
 // Newest returns the n newest entries, the newest first; all if n is negative.
 func (l *SlowLog) Newest(n int64) []SlowCommand {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if all := int64(len(l.ring)); n < 0 || n > all {
+	if all := int64(len(l.all)); n < 0 || n > all {
 		n = all
 	}
-	return l.newest(int(n))
-}
-
-// newest returns at most n entries, the newest first. The caller holds mu.
-func (l *SlowLog) newest(n int) []SlowCommand {
-	var found []SlowCommand
-	for i := range min(n, len(l.ring)) {
-		found = append(found, l.ring[(l.next-1-i+2*len(l.ring))%len(l.ring)])
-	}
-	return found
+	newest := slices.Clone(l.all[len(l.all)-int(n):])
+	slices.Reverse(newest)
+	return newest
 }
 
 // Len returns the number of entries.
 func (l *SlowLog) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.ring)
+	return len(l.all)
 }
 
 // Reset drops all entries.
 func (l *SlowLog) Reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.ring, l.next = nil, 0
+	l.all = nil
 }
 
 // secrets says from which word on the slow log hides the words of a command, since they may

@@ -28,19 +28,20 @@ type Denial struct {
 	ClientName string            // as set by CLIENT SETNAME; empty if it was not
 }
 
+// maxNewest is how many denials are kept.
+const maxNewest = 64
+
 // newest keeps the newest denials.
 type newest struct {
-	mu    sync.Mutex
-	ring  [64]Denial // guarded by mu
-	count int        // guarded by mu: how many there were; the next one's place is count%64
+	mu  sync.Mutex
+	all []Denial // guarded by mu: the newest last
 }
 
 func (n *newest) add(d Denial) {
 	d.Key, d.Policy = slices.Clone(d.Key), strings.Clone(d.Policy) // neither keeps the text that it is part of
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.ring[n.count%len(n.ring)] = d
-	n.count++
+	n.all = append(n.all[max(len(n.all)-maxNewest+1, 0):], d)
 }
 
 // Newest returns at most n of the newest first denials, at most 64, the newest first. They are kept
@@ -49,11 +50,8 @@ func (r *Recorder) Newest(n int) []Denial {
 	l := &r.newest
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n = min(n, l.count, len(l.ring))
-	out := make([]Denial, 0, n)
-	for i := range n {
-		out = append(out, l.ring[(l.count-1-i)%len(l.ring)])
-	}
+	out := slices.Clone(l.all[max(len(l.all)-n, 0):])
+	slices.Reverse(out)
 	return out
 }
 
