@@ -131,44 +131,28 @@ func (u unopened) SetWriteDeadline(time.Time) error { return nil }
 // connection. within returns how long opening a connection may take.
 func (cs *Connections) dialer(target *tlsTarget, config func() *tls.Config,
 	within func() time.Duration) func(context.Context, string, string) (net.Conn, error) {
-	open := cs.opener(target, config)
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := open(ctx, network, addr, within())
-		if err != nil {
-			return unopened{err: err}, nil
-		}
-		return conn, nil
-	}
-}
-
-// opener returns a function that opens connections within a time, with TLS if target is not nil.
-func (cs *Connections) opener(target *tlsTarget, config func() *tls.Config) func(context.Context, string, string,
-	time.Duration) (net.Conn, error) {
-	return func(ctx context.Context, network, addr string, within time.Duration) (net.Conn, error) {
-		ctx, cancel := context.WithTimeout(ctx, within)
+		ctx, cancel := context.WithTimeout(ctx, within())
 		defer cancel()
 		d := net.Dialer{KeepAlive: keepAlive}
 		conn, err := d.DialContext(ctx, network, addr)
 		if err != nil {
-			return nil, err
+			return unopened{err: err}, nil
 		}
-		raw, err := conn.(syscall.Conn).SyscallConn()
-		if err != nil {
-			_ = conn.Close()
-			return nil, err
-		}
-		c := &connection{Conn: conn, raw: sockio.SkipEmptyReads(raw), from: cs, replies: scanner{limits: parsedLimits}}
+		c := &connection{Conn: conn, from: cs, replies: scanner{limits: parsedLimits}}
 		if cs.PassOn {
 			c.replies.limits = passedLimits
 		}
-		if target != nil {
+		c.raw, err = conn.(syscall.Conn).SyscallConn()
+		if target != nil && err == nil {
 			secured := tls.Client(conn, target.apply(config(), addr))
-			if err := secured.HandshakeContext(ctx); err != nil {
-				_ = conn.Close()
-				return nil, err
-			}
-			c.Conn = secured
+			c.Conn, err = secured, secured.HandshakeContext(ctx)
 		}
+		if err != nil {
+			_ = conn.Close()
+			return unopened{err: err}, nil
+		}
+		c.raw = sockio.SkipEmptyReads(c.raw)
 		c.reader, c.writer = sockio.NewReader(c.Conn), sockio.NewWriter(c.Conn)
 		cs.mu.Lock()
 		if cs.open == nil {

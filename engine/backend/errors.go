@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -24,12 +25,7 @@ var ErrMalformed = errors.New("malformed reply")
 
 // hasCode reports whether err is an error reply with one of the codes.
 func hasCode(err error, codes []string) bool {
-	for _, code := range codes {
-		if redis.HasErrorPrefix(err, code) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(codes, func(code string) bool { return redis.HasErrorPrefix(err, code) })
 }
 
 // Demoted reports whether err is the reply of a node that may no longer be the master at its address, such as a

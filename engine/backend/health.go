@@ -63,8 +63,7 @@ func (h *healthCheck) open() {
 	h.trouble = make(chan struct{}, 1)
 	ctx, stop := context.WithCancel(context.Background())
 	h.stop = stop
-	h.prober.Add(1)
-	go h.run(ctx) // until close
+	h.prober.Go(func() { h.run(ctx) }) // until close
 }
 
 func (h *healthCheck) close() {
@@ -179,7 +178,6 @@ func (h *healthCheck) plan(wait time.Duration) {
 // it is up. The pause before its first probe grows each time; without it, the node would go up and down, with two log
 // lines each, hundreds of times a second.
 func (h *healthCheck) run(ctx context.Context) {
-	defer h.prober.Done()
 	var first time.Duration // the pause before the first probe
 	for {
 		select {

@@ -93,8 +93,7 @@ func newWatcher(f *Fleet, backends []*backend) *watcher {
 func (w *watcher) open() {
 	ctx, stop := context.WithCancel(context.Background())
 	w.stop = stop
-	w.done.Add(1)
-	go w.run(ctx) // until close
+	w.done.Go(func() { w.run(ctx) }) // until close
 }
 
 // standIn returns an absent node for a node of b whose address is unknown.
@@ -146,7 +145,6 @@ func (w *watcher) close() {
 }
 
 func (w *watcher) run(ctx context.Context) {
-	defer w.done.Done()
 	defer func() {
 		for _, client := range w.clients {
 			_ = client.Close()

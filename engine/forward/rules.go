@@ -102,6 +102,7 @@ func traitsOf(name string) trait {
 // the node.
 func (r *commandRow) judge(flags, categories map[string]bool) {
 	r.traits, r.form = traitsOf(r.name), forms[r.name]
+	in := func(category string) bool { return categories[category] }
 	why := ""
 	switch {
 	case categories["@connection"] && !r.is(describesCommands), categories["@transaction"], r.is(changesConnection):
@@ -111,7 +112,7 @@ func (r *commandRow) judge(flags, categories map[string]bool) {
 			"and clients share the connections to nodes"
 	case (flags["blocking"] || categories["@blocking"]) && !r.is(blocksOnRequest):
 		why = "it blocks, and clients share the connections to nodes"
-	case flags["admin"], categories["@dangerous"] && !hasAny(dataTypes, categories),
+	case flags["admin"], categories["@dangerous"] && !slices.ContainsFunc(dataTypes, in),
 		flags["write"] && !r.namesKeys() && !r.askKeys && !r.is(changesLibrary):
 		r.admin = true
 		why = "it administers the node (see the directive passthrough-admin)"
@@ -152,15 +153,6 @@ func leavesDatabase(row *commandRow, args [][]byte) error {
 	}
 	return errors.New("ERR DB index is out of range: clients reach one database, so '" + row.name +
 		"' would put the key out of reach")
-}
-
-func hasAny(names []string, set map[string]bool) bool {
-	for _, name := range names {
-		if set[name] {
-			return true
-		}
-	}
-	return false
 }
 
 // readTips reads the tips for cluster clients: how to merge the replies of several nodes.

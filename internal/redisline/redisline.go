@@ -1,6 +1,11 @@
 // Package redisline splits a line into words, as Redis splits inline commands and lines of its configuration.
 package redisline
 
+import (
+	"strconv"
+	"strings"
+)
+
 // Split splits a line by Redis's rules: words are separated by white space; "..." may contain white space and \n \r \t
 // \b \a \" \\ and \xHH; '...' may contain white space and \'; a quote may open inside a word, as in a"b c", which is
 // the word ab c, and a closing quote must end its word. The words are copies. Split returns false if a quote is not
@@ -70,9 +75,9 @@ func appendQuoted(dst, s []byte, quote byte) ([]byte, int) {
 					i++
 					c = '\''
 				}
-			} else if hi, lo, ok := hexPair(s[i+1:]); ok {
+			} else if n, err := hexPair(s[i+1:]); err == nil {
 				i += 3
-				c = hi<<4 | lo
+				c = byte(n)
 			} else {
 				i++
 				c = unescape(s[i])
@@ -85,39 +90,18 @@ func appendQuoted(dst, s []byte, quote byte) ([]byte, int) {
 
 // unescape returns the byte that a backslash and c stand for between double quotes.
 func unescape(c byte) byte {
-	switch c {
-	case 'n':
-		return '\n'
-	case 'r':
-		return '\r'
-	case 't':
-		return '\t'
-	case 'b':
-		return '\b'
-	case 'a':
-		return '\a'
+	if i := strings.IndexByte("nrtba", c); i >= 0 {
+		return "\n\r\t\b\a"[i]
 	}
 	return c
 }
 
 // hexPair parses xHH.
-func hexPair(s []byte) (hi, lo byte, ok bool) {
+func hexPair(s []byte) (uint64, error) {
 	if len(s) < 3 || s[0] != 'x' {
-		return 0, 0, false
+		return 0, strconv.ErrSyntax
 	}
-	hi, ok1 := hexDigit(s[1])
-	lo, ok2 := hexDigit(s[2])
-	return hi, lo, ok1 && ok2
-}
-
-func hexDigit(c byte) (byte, bool) {
-	switch {
-	case c >= '0' && c <= '9':
-		return c - '0', true
-	case c|0x20 >= 'a' && c|0x20 <= 'f':
-		return c | 0x20 - 'a' + 10, true
-	}
-	return 0, false
+	return strconv.ParseUint(string(s[1:3]), 16, 8)
 }
 
 // isSpace is C's isspace.
