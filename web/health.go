@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Ready selects which nodes must answer for the process to be ready.
-type Ready uint8
+// Ready selects which nodes must answer for the process to be ready, as the directive ready-nodes does.
+type Ready string
 
 // The choices.
 const (
-	NoNodes  Ready = iota // ready whatever the state of the nodes
-	AnyNode               // ready if at least one node is up
-	AllNodes              // ready if all nodes are up
+	NoNodes  Ready = "none" // ready whatever the state of the nodes
+	AnyNode  Ready = "any"  // ready if at least one node is up
+	AllNodes Ready = "all"  // ready if all nodes are up
 )
 
 // health answers /healthz: whether the process works, that is, whether the sampler, which calls the other parts once a

@@ -14,9 +14,6 @@ import (
 	"github.com/rlproxy/rlproxy/web/metrics"
 )
 
-// readyChoices are the server's, in the order of config.ReadyNames.
-var readyChoices = []web.Ready{web.NoNodes, web.AnyNode, web.AllNodes}
-
 // listenHTTP opens all bind addresses on http-port, if it is set.
 func listenHTTP(ctx context.Context, c *config.Config) ([]net.Listener, error) {
 	if c.HTTPPort == 0 {
@@ -33,7 +30,7 @@ func listenHTTP(ctx context.Context, c *config.Config) ([]net.Listener, error) {
 func newWeb(c *config.Config, now *live, ready prepared, eng *engines, log *slog.Logger) {
 	nodes, check := web.NoNodes, func() {}
 	if eng.fleet != nil {
-		nodes, check = readyChoices[slices.Index(config.ReadyNames, c.ReadyNodes)], eng.fleet.Check
+		nodes, check = web.Ready(c.ReadyNodes), eng.fleet.Check
 	}
 	now.web = web.New(web.Config{
 		Engine:       eng.decide,

@@ -39,6 +39,9 @@ type live struct {
 	web     *web.Server
 }
 
+// Kill implements commands.Clients.
+func (l *live) Kill(id int64) bool { return l.server.Kill(id) }
+
 // Matching implements configcmd.Settings.
 func (l *live) Matching(pattern string) [][2]string { return l.config.Load().Matching(pattern) }
 

@@ -163,7 +163,6 @@ func engineName(c *config.Config) string {
 
 // newServer returns a server of the commands, which use the engines.
 func newServer(c *config.Config, state *live, ready prepared, eng *engines, log *slog.Logger) *resp.Server {
-	var out outside
 	cfg := commands.Config{
 		Engine:    eng.decide,
 		Observer:  eng.observer,
@@ -176,7 +175,7 @@ func newServer(c *config.Config, state *live, ready prepared, eng *engines, log 
 		ChangePolicies: eng.store.Change,
 
 		Info:    func() []commands.Section { return sections(state, eng) },
-		Clients: &out,
+		Clients: state,
 		Logger:  log,
 	}
 	if eng.forward != nil { // a nil *Forwarder would make a non-nil interface
@@ -185,7 +184,7 @@ func newServer(c *config.Config, state *live, ready prepared, eng *engines, log 
 	state.log, state.eng = log, eng
 	handler := commands.New(cfg)
 	warnOpen(c, ready, log)
-	out.server = resp.NewServer(resp.Config{
+	server := resp.NewServer(resp.Config{
 		MaxClients:        clientLimit(c, eng, log),
 		Timeout:           c.Timeout,
 		TCPKeepAlive:      c.TCPKeepAlive,
@@ -196,16 +195,9 @@ func newServer(c *config.Config, state *live, ready prepared, eng *engines, log 
 		ProtectedMode:     ready.protected(c),
 		Logger:            log,
 	}, handler)
-	state.handler, state.server = handler, out.server
-	return out.server
+	state.handler, state.server = handler, server
+	return server
 }
-
-// outside is what the commands see of the server. server is set before the first
-// client is accepted.
-type outside struct{ server *resp.Server }
-
-// Kill closes a session and reports whether it existed.
-func (o *outside) Kill(id int64) bool { return o.server.Kill(id) }
 
 // clientLimit returns maxclients, or less if the limit of open files requires that.
 func clientLimit(c *config.Config, eng *engines, log *slog.Logger) int {

@@ -26,8 +26,8 @@ type Config struct {
 	Port           int      // 0 picks a free port, or none when TLSPort is set
 	TLSPort        int      // 0: none
 	TLS            ListenerTLS
-	HTTPPort       int // 0: none
-	ReadyNodes     string
+	HTTPPort       int    // 0: none
+	ReadyNodes     string // a web.Ready
 	PageAdmin      bool
 	MetricsKeys    bool
 	UnixSocket     string

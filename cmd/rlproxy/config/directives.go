@@ -32,9 +32,6 @@ const maxSeconds = 1<<31 - 1
 // maxKeepAlive is the most seconds of silence before a probe that Linux accepts: 9 hours.
 const maxKeepAlive = 32767
 
-// ReadyNames are the settings of ready-nodes.
-var ReadyNames = []string{"none", "any", "all"}
-
 var directives = []Directive{
 	{Name: "include", hint: "<file>", doc: "read another file here"}, // handled by reader
 
@@ -60,7 +57,7 @@ var directives = []Directive{
 	{Name: "http-port", preset: "0", doc: "TCP port for the page, /metrics, /healthz and /readyz; 0: none",
 		value: func(c *Config) value { return integer{&c.HTTPPort, 0, 65535} }},
 	{Name: "ready-nodes", preset: "any", doc: "the nodes that must be up for /readyz: none, any or all",
-		value: func(c *Config) value { return choice{&c.ReadyNodes, ReadyNames} }},
+		value: func(c *Config) value { return choice{&c.ReadyNodes, []string{"none", "any", "all"}} }},
 	{Name: "page-admin", preset: "no", Live: true, doc: "let users reset keys on the page, if they may use RL.RESET",
 		value: func(c *Config) value { return yesNo{&c.PageAdmin} }},
 	{Name: "metrics-keys", preset: "yes", doc: "whether /metrics names the 50 keys that are asked about most",
