@@ -110,10 +110,8 @@ func (s *Server) Serve(ln net.Listener) error {
 
 // wait pauses its goroutine for d, which is a second at most, or until Shutdown stops waiting for sessions.
 func (s *Server) wait(d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 	case <-s.ending.Done():
 	}
 }

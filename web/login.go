@@ -89,10 +89,8 @@ func (l *logins) delay(from string) {
 		return
 	}
 	defer l.count(from, -1)
-	t := time.NewTimer(loginDelay)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(loginDelay):
 	case <-l.ending.Done():
 	}
 }

@@ -15,6 +15,7 @@
 package slots
 
 import (
+	"cmp"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -45,7 +46,7 @@ type Config struct {
 	Lapsed func(n int64)
 
 	Now    func() time.Time // nil: time.Now
-	Logger *slog.Logger     // nil: nothing is logged
+	Logger *slog.Logger     // nil: slog.Default()
 }
 
 // Keeper keeps the leases that are tied to connections. It is safe for concurrent use.
@@ -92,9 +93,7 @@ func Open(c Config) *Keeper {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	if c.Lapsed == nil {
 		c.Lapsed = func(int64) {}
 	}

@@ -21,6 +21,7 @@
 package backend
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"log/slog"
@@ -95,12 +96,8 @@ func Open(config Config) (*Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	if config.Timeout <= 0 {
-		config.Timeout = 100 * time.Millisecond
-	}
-	if config.Logger == nil {
-		config.Logger = slog.Default()
-	}
+	config.Timeout = cmp.Or(config.Timeout, 100*time.Millisecond)
+	config.Logger = cmp.Or(config.Logger, slog.Default())
 	if config.Now == nil {
 		config.Now = time.Now
 	}

@@ -21,6 +21,7 @@
 package decisionlog
 
 import (
+	"cmp"
 	"log/slog"
 	"os"
 	"strconv"
@@ -84,9 +85,7 @@ type target struct {
 
 // New returns a Recorder without a file.
 func New(c Config) *Recorder {
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	if c.Now == nil {
 		c.Now = time.Now
 	}

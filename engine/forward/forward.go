@@ -21,6 +21,7 @@
 package forward
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"sync/atomic"
@@ -84,17 +85,11 @@ type lanes = backend.Lanes[queues]
 // Open returns a forwarder to the nodes of a fleet, which must be closed after the forwarder. The forwarder connects to
 // a node when there is a command for it.
 func Open(fleet *backend.Fleet, config Config) *Forwarder {
-	if config.ReplyLimit <= 0 {
-		config.ReplyLimit = 256 << 20
-	}
+	config.ReplyLimit = cmp.Or(config.ReplyLimit, 256<<20)
+	config.MaxWaiting = cmp.Or(config.MaxWaiting, 100_000)
+	config.Logger = cmp.Or(config.Logger, slog.Default())
 	if config.Reserve == nil {
 		config.Reserve = func(int64) bool { return true }
-	}
-	if config.MaxWaiting <= 0 {
-		config.MaxWaiting = 100_000
-	}
-	if config.Logger == nil {
-		config.Logger = slog.Default()
 	}
 	f := &Forwarder{parts: parts{config: config, fleet: fleet, began: time.Now()}}
 	f.table.open(config.Logger, time.Now)
@@ -109,9 +104,7 @@ func Open(fleet *backend.Fleet, config Config) *Forwarder {
 
 // Configure applies settings to the commands to come. Those that wait for a node get its reply.
 func (f *Forwarder) Configure(s Settings) {
-	if s.Timeout <= 0 {
-		s.Timeout = 5 * time.Second
-	}
+	s.Timeout = cmp.Or(s.Timeout, 5*time.Second)
 	f.live.Store(&s)
 }
 
