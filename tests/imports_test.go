@@ -39,7 +39,7 @@ var allowed = map[string][]string{
 	"engine/multikey":    {"engine", "engine/hold", "engine/limit"},
 	"engine/memory":      {"engine", "engine/hold", "engine/limit", "internal/shrink", "internal/episodes"},
 	"engine/conformance": {"commands/ratelimit", "commands/table", "engine", "engine/conformance/model", "engine/limit", "shard"},
-	"engine/decisionlog": {"engine", "engine/observe", "shard", "internal/lines", "internal/machine", "internal/episodes"},
+	"engine/decisionlog": {"engine", "engine/observe", "shard", "internal/lines", "internal/episodes"},
 	"engine/backend":     {"shard", "internal/keypair", "internal/sockio", "internal/episodes"},
 	"engine/backlog":     nil,
 	"engine/library":     {"engine/backend", "lua"},
@@ -106,7 +106,7 @@ var inTests = map[string][]string{
 	"commands/ratelimit": {"shard"},
 	"commands/policies":  {"engine/backend", "engine/memory", "engine/redis", "resp", "shard"},
 	"web":                {"commands"},
-	"engine/decisionlog": {"engine/limit"},
+	"engine/decisionlog": {"engine/limit", "internal/machine"},
 	"lua":                {"engine", "engine/advance", "engine/limit", "engine/wire", "shard", "shard/lease"}, // outside of its package, as wire imports it
 }
 

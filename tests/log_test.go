@@ -80,8 +80,8 @@ func TestLogThatCannotBeWrittenPreventsTheStart(t *testing.T) {
 	pipe := filepath.Join(folder, "pipe") // without a reader
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
 	for path, why := range map[string]string{
-		folder: "can't open the log: open " + folder + ": is a directory",
-		pipe:   "can't open the log: open " + pipe + ": no such device or address",
+		folder: "can't write the logfile: open " + folder + ": is a directory",
+		pipe:   "can't write the logfile: open " + pipe + ": no such device or address",
 	} {
 		for _, check := range [][]string{nil, {"--check"}} {
 			code, out := outcome(t, append([]string{"--port", "0", "--logfile", path}, check...)...)

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 
 	"github.com/rlproxy/rlproxy/cmd/rlproxy/config"
-	"github.com/rlproxy/rlproxy/engine/decisionlog"
 	"github.com/rlproxy/rlproxy/engine/layout"
 	"github.com/rlproxy/rlproxy/internal/machine"
 	"github.com/rlproxy/rlproxy/policy"
@@ -21,18 +20,13 @@ func runCheck(load func() (*config.Config, error), stdout io.Writer) error {
 		return err
 	}
 	if err := errors.Join(machine.CheckFolder("unixsocket", c.UnixSocket), checkSocket(c.UnixSocket),
-		machine.CheckFolder("logfile", c.LogFile)); err != nil {
+		machine.CheckAppend("logfile", c.LogFile)); err != nil {
 		return err
-	}
-	if c.LogFile != "" {
-		if err := machine.CheckAppend(c.LogFile); err != nil {
-			return unwritableLog(err)
-		}
 	}
 	if _, err := prepare(c); err != nil {
 		return err
 	}
-	if err := decisionlog.CheckFile(c.DecisionLog); err != nil {
+	if err := machine.CheckAppend("decision-log", c.DecisionLog); err != nil {
 		return err
 	}
 	if len(c.Backends) == 0 {

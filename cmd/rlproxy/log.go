@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"log/slog"
 	"time"
@@ -21,11 +20,11 @@ const closeLogWithin = time.Second
 // there is one.
 func openLog(c *config.Config, level slog.Leveler, stdout io.Writer) (*slog.Logger, func() error, error) {
 	w, done := stdout, func() error { return nil }
-	if c.LogFile != "" {
-		f, err := machine.OpenAppend(c.LogFile)
-		if err != nil {
-			return nil, nil, unwritableLog(err)
-		}
+	f, err := machine.OpenAppend("logfile", c.LogFile)
+	if err != nil {
+		return nil, nil, err
+	}
+	if f != nil {
 		w, done = f, f.Close
 	}
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: nameLevel}
@@ -46,8 +45,6 @@ func missing(n int64, options *slog.HandlerOptions) []byte {
 		"the log did not take some lines, and they were dropped", "lines", n)
 	return line.Bytes()
 }
-
-func unwritableLog(err error) error { return fmt.Errorf("can't open the log: %w", err) }
 
 // logging returns how decisions are logged.
 func logging(c *config.Config) decisionlog.Settings {

@@ -13,7 +13,7 @@ import (
 	"github.com/rlproxy/rlproxy/commands/acl"
 	configcmd "github.com/rlproxy/rlproxy/commands/config"
 	"github.com/rlproxy/rlproxy/commands/table"
-	"github.com/rlproxy/rlproxy/engine/decisionlog"
+	"github.com/rlproxy/rlproxy/internal/machine"
 	"github.com/rlproxy/rlproxy/resp"
 	"github.com/rlproxy/rlproxy/web"
 )
@@ -145,7 +145,7 @@ func (l *live) reload() (waiting []string, err error) {
 	if l.acl.Anonymous() == nil && p.acl.Anonymous() != nil && !next.NoPass {
 		return nil, errOpens
 	}
-	decisions, err := decisionlog.OpenFile(next.DecisionLog) // again, even if it is the same: it may have been renamed
+	decisions, err := machine.OpenAppend("decision-log", next.DecisionLog) // again, even if it is the same: it may have been renamed
 	if err != nil {
 		return nil, err
 	}

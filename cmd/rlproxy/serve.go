@@ -16,7 +16,6 @@ import (
 	"github.com/rlproxy/rlproxy/cmd/rlproxy/config"
 	"github.com/rlproxy/rlproxy/commands"
 	"github.com/rlproxy/rlproxy/engine/backend"
-	"github.com/rlproxy/rlproxy/engine/decisionlog"
 	"github.com/rlproxy/rlproxy/engine/forward"
 	"github.com/rlproxy/rlproxy/internal/machine"
 	"github.com/rlproxy/rlproxy/resp"
@@ -90,7 +89,7 @@ func start(ctx context.Context, c *config.Config, state *live, ready prepared, e
 	if err := eng.keepPolicies(c, log); err != nil {
 		return nil, err
 	}
-	decisions, err := decisionlog.OpenFile(c.DecisionLog)
+	decisions, err := machine.OpenAppend("decision-log", c.DecisionLog)
 	if err != nil {
 		return nil, err
 	}

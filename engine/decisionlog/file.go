@@ -2,40 +2,12 @@ package decisionlog
 
 import (
 	"errors"
-	"fmt"
 	"os"
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/internal/episodes"
 	"github.com/rlproxy/rlproxy/internal/lines"
-	"github.com/rlproxy/rlproxy/internal/machine"
 )
-
-// OpenFile opens a file to append lines to, and creates it for the owner alone if it does not
-// exist. An empty path means no file: then it returns nil.
-func OpenFile(path string) (*os.File, error) {
-	if path == "" {
-		return nil, nil
-	}
-	f, err := machine.OpenAppend(path)
-	if err != nil {
-		return nil, unwritable(err)
-	}
-	return f, nil
-}
-
-func unwritable(err error) error { return fmt.Errorf("can't write the decision-log: %w", err) }
-
-// CheckFile returns the error that OpenFile would return. It leaves no file behind.
-func CheckFile(path string) error {
-	if path == "" {
-		return nil
-	}
-	if err := machine.CheckAppend(path); err != nil {
-		return unwritable(err)
-	}
-	return nil
-}
 
 // errSlow is why lines are dropped although no write has failed.
 var errSlow = errors.New("the file cannot keep up with the log")

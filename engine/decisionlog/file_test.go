@@ -29,9 +29,6 @@ func TestFilesAreAppendedTo(t *testing.T) {
 	again.open(t, Settings{})
 	again.show(slide("a"))
 	require.Len(t, again.lines(t), 2)
-	f, err := OpenFile("")
-	require.NoError(t, err)
-	require.Nil(t, f)
 }
 
 // A window of which the former file has the line needs none in the next file.
@@ -48,31 +45,6 @@ func TestTheNextFileRepeatsNoLine(t *testing.T) {
 	require.Len(t, lines, 1)
 	require.Equal(t, "b", lines[0]["key"])
 	require.Len(t, readLines(t, b.path+".1"), 1)
-}
-
-// What cannot be written is an error at once, also for a check, which leaves no file.
-func TestFilesThatCannotBeWrittenAreErrors(t *testing.T) {
-	t.Parallel()
-	folder := t.TempDir()
-	pipe := filepath.Join(folder, "pipe")
-	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
-	for path, want := range map[string]string{
-		filepath.Join(folder, "none/log"): "can't write the decision-log: open " + folder + "/none/log: no such file or directory",
-		folder:                            "can't write the decision-log: open " + folder + ": is a directory",
-		"/dev/null/log":                   "can't write the decision-log: open /dev/null/log: not a directory",
-		pipe:                              "can't write the decision-log: open " + pipe + ": no such device or address",
-	} {
-		_, err := OpenFile(path)
-		require.EqualError(t, err, want)
-		require.EqualError(t, CheckFile(path), want)
-	}
-	fresh := filepath.Join(folder, "log")
-	require.NoError(t, CheckFile(fresh))
-	require.NoFileExists(t, fresh)
-	require.NoError(t, os.WriteFile(fresh, []byte("{}\n"), 0o600))
-	require.NoError(t, CheckFile(fresh))
-	require.FileExists(t, fresh)
-	require.NoError(t, CheckFile(""))
 }
 
 // Lines go on while the file is renamed and opened again. None is lost, twice there or torn.

@@ -16,6 +16,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/engine/observe"
+	"github.com/rlproxy/rlproxy/internal/machine"
 	"github.com/rlproxy/rlproxy/internal/proxytest"
 	"github.com/stretchr/testify/require"
 )
@@ -64,7 +65,7 @@ func silent(t testing.TB) *bench {
 // open lets the Recorder use the file at b.path.
 func (b *bench) open(t testing.TB, s Settings) {
 	t.Helper()
-	f, err := OpenFile(b.path)
+	f, err := machine.OpenAppend("decision-log", b.path)
 	require.NoError(t, err)
 	b.Use(f, s)
 }

@@ -3,28 +3,39 @@ package machine
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"syscall"
 )
 
 // OpenAppend opens the file at path to append to it, and creates it for the owner alone if it does not
-// exist. It does not block on a named pipe: if the pipe has no reader, it returns an error.
-func OpenAppend(path string) (*os.File, error) { return openAppend(path, os.O_CREATE) }
+// exist. It does not block on a named pipe: if the pipe has no reader, it returns an error. The error names the
+// directive that sets path. If path is empty, OpenAppend returns nil.
+func OpenAppend(directive, path string) (*os.File, error) {
+	return openAppend(directive, path, os.O_CREATE)
+}
 
-func openAppend(path string, flags int) (*os.File, error) {
-	return os.OpenFile(path, flags|os.O_APPEND|os.O_WRONLY|syscall.O_NONBLOCK, 0o600)
+func openAppend(directive, path string, flags int) (*os.File, error) {
+	if path == "" {
+		return nil, nil
+	}
+	f, err := os.OpenFile(path, flags|os.O_APPEND|os.O_WRONLY|syscall.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("can't write the %s: %w", directive, err)
+	}
+	return f, nil
 }
 
 // CheckAppend returns the error that OpenAppend would return. It leaves no file behind.
-func CheckAppend(path string) error {
-	f, err := openAppend(path, 0)
+func CheckAppend(directive, path string) error {
+	f, err := openAppend(directive, path, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		if f, err = openAppend(path, os.O_CREATE|os.O_EXCL); err == nil {
+		if f, err = openAppend(directive, path, os.O_CREATE|os.O_EXCL); err == nil {
 			defer func() { _ = os.Remove(path) }() // it was made here, and is empty
 		}
 	}
-	if err != nil {
+	if f == nil {
 		return err
 	}
 	return f.Close()
