@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -64,7 +65,7 @@ func masterAddress(node any, asked string) string {
 		return ""
 	}
 	if host == noHostname && len(fields) > 3 {
-		host = otherHost(fields[3], "ip")
+		host = ipOf(fields[3])
 	}
 	return fullAddress(net.JoinHostPort(host, strconv.FormatInt(port, 10)), asked)
 }
@@ -72,18 +73,13 @@ func masterAddress(node any, asked string) string {
 // noHostname is the host of a node that has no hostname, with cluster-preferred-endpoint-type hostname.
 const noHostname = "?"
 
-// otherHost returns a host from the map of names at the end of a node's description, or "". In RESP2 the map is flat.
-func otherHost(names any, kind string) string {
-	switch names := names.(type) {
-	case map[any]any:
-		host, _ := names[kind].(string)
-		return host
-	case []any:
-		for i := 0; i+1 < len(names); i += 2 {
-			if names[i] == kind {
-				host, _ := names[i+1].(string)
-				return host
-			}
+// ipOf returns the IP address in the list of other names, each followed by a host, that ends a node's description, or "".
+func ipOf(names any) string {
+	list, _ := names.([]any)
+	for pair := range slices.Chunk(list, 2) {
+		if len(pair) == 2 && pair[0] == "ip" {
+			host, _ := pair[1].(string)
+			return host
 		}
 	}
 	return ""

@@ -20,24 +20,19 @@ import (
 // second for each of its windows.
 type windows struct {
 	seed   maphash.Seed
-	locks  [windowLocks]lock
-	groups []group // groups[i] is guarded by locks[i%windowLocks]
+	groups []group
 }
 
-// lock is a lock in a cache line of its own.
-type lock struct {
+type group struct {
 	sync.Mutex
-	_ [56]byte
-}
-
-type group [16]struct {
-	hash uint64        // of the key, its command and its window
-	end  time.Duration // when another line is due, since the Recorder started; 0: the place is free
+	places [16]struct {
+		hash uint64        // of the key, its command and its window
+		end  time.Duration // when another line is due, since the Recorder started; 0: the place is free
+	}
 }
 
 const (
 	windowGroups = 2048
-	windowLocks  = 64
 	shortest     = time.Second // the shortest time between two lines about a window of a key
 )
 
@@ -61,25 +56,23 @@ const (
 func (w *windows) first(req *engine.Request, res *engine.Result, now time.Duration, limit *rate) turn {
 	span := length(req, res)
 	hash := w.hash(req, res, span)
-	at := hash % windowGroups
-	l := &w.locks[at%windowLocks]
-	l.Lock()
-	defer l.Unlock()
-	g := &w.groups[at]
-	least := 0
-	for i := range g {
-		if g[i].hash == hash && now < g[i].end {
+	g := &w.groups[hash%windowGroups]
+	g.Lock()
+	defer g.Unlock()
+	least := &g.places[0]
+	for i := range g.places {
+		p := &g.places[i]
+		if p.hash == hash && now < p.end {
 			return isNot
 		}
-		if g[i].end < g[least].end {
-			least = i
+		if p.end < least.end {
+			least = p
 		}
 	}
 	if limit != nil && !limit.take(now) {
 		return isOverRate
 	}
-	g[least].hash = hash
-	g[least].end = now + max(span, shortest)
+	least.hash, least.end = hash, now+max(span, shortest)
 	return isFirst
 }
 

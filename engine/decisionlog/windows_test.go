@@ -34,7 +34,7 @@ func TestManyKeysHaveOneLineEach(t *testing.T) {
 func TestAFullTableMissesNoFirstDenial(t *testing.T) {
 	t.Parallel()
 	w := newWindows()
-	const keys = 3 * windowGroups * len(group{})
+	const keys = 3 * windowGroups * len(group{}.places)
 	for i := range keys {
 		a := slide(fmt.Sprint("key", i)).per(60_000)
 		require.Equal(t, isFirst, w.first(&a.Request, &a.Result, time.Duration(i), nil), i)
