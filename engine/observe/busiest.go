@@ -86,18 +86,15 @@ func (b *busiest) observe(p *engine.Pipeline, at time.Duration) {
 	now := at.Milliseconds()
 	for i := 0; i < len(p.Requests); {
 		name := p.Requests[i].Key
-		key, shadow := shard.ClientKey(name)
+		key, _ := shard.ClientKey(name)
 		seen, counts := topk.Decisions{}, false
 		for ; i < len(p.Requests) && string(p.Requests[i].Key) == string(name); i++ {
 			r, res := &p.Requests[i], &p.Results[i]
 			seen.Lapsed += res.Lapsed
-			switch {
-			case r.Op != engine.OpDecide:
+			if r.Op != engine.OpDecide {
 				counts = countOther(&seen, res) || counts
-			case shadow:
-				counts = countShadow(&seen, res) || counts
-			case countAnswer(&seen, r, res):
-				counts = true
+			} else {
+				counts = countDecision(&seen, r, res) || counts
 			}
 		}
 		if counts {
@@ -110,24 +107,31 @@ func (b *busiest) observe(p *engine.Pipeline, at time.Duration) {
 	}
 }
 
-// countAnswer counts a result, and reports whether it is an answer that counts: an error is none,
-// unless a FAIL policy gave it.
-func countAnswer(seen *topk.Decisions, r *engine.Request, res *engine.Result) bool {
-	switch {
-	case res.Fail != engine.FailDefault:
-		seen.ByFail++
-		seen.Limit, seen.Remaining = res.Limit, -1
-		return true
-	case res.Err != nil:
-		return false
-	case res.Allowed && !res.Again:
+// countDecision counts a decision, and reports whether it counts: an error does not, unless a FAIL policy gave it.
+func countDecision(seen *topk.Decisions, r *engine.Request, res *engine.Result) bool {
+	remaining := res.Remaining
+	switch OutcomeOf(r, res) {
+	case Allowed:
 		seen.Admitted++
-	case res.Allowed || r.KeyNumber > 0 && res.RetryAfter == 0: // Repeated and DeniedOther
-		seen.Others++
-	default:
+	case Denied, Remembered:
 		seen.Denied++
+	case Repeated, DeniedOther:
+		seen.Others++
+	case FailOpen, FailClosed, FailLocal, FailError:
+		seen.ByFail++
+		remaining = -1
+	case ShadowAllowed:
+		seen.Shadow++
+	case ShadowDenied:
+		seen.Shadow++
+		seen.ShadowDenied++
+	case ShadowFail:
+		seen.Shadow++
+		remaining = -1
+	case Error:
+		return false
 	}
-	seen.Limit, seen.Remaining = res.Limit, res.Remaining
+	seen.Limit, seen.Remaining = res.Limit, remaining
 	return true
 }
 
@@ -138,22 +142,6 @@ func countOther(seen *topk.Decisions, res *engine.Result) bool {
 		seen.Overrun += res.Settled.Overrun
 	}
 	return seen.Lapsed+seen.Overrun > 0
-}
-
-// countShadow is countAnswer for the answer to a request with SHADOW.
-func countShadow(seen *topk.Decisions, r *engine.Result) bool {
-	remaining := r.Remaining
-	switch {
-	case r.Fail != engine.FailDefault:
-		remaining = -1
-	case r.Err != nil:
-		return false
-	case !r.Allowed:
-		seen.ShadowDenied++
-	}
-	seen.Shadow++
-	seen.Limit, seen.Remaining = r.Limit, remaining
-	return true
 }
 
 // top returns at most n keys, the busiest first.
