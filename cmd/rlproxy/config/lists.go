@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/rlproxy/rlproxy/commands/word"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/layout"
@@ -145,21 +144,10 @@ func (v failPolicies) words() [][]string {
 }
 
 // guardMode is what to do when proxies have different backends.
-type guardMode struct{ p *layout.Mode }
-
-var guardModes = []string{layout.Off.String(), layout.Warn.String(), layout.Strict.String()}
-
-func (v guardMode) set(words []string) bool {
-	var word string
-	if !(choice{&word, guardModes}).set(words) {
-		return false
-	}
-	*v.p = layout.Mode(slices.Index(guardModes, word)) // #nosec G115 -- 0 to 2
-	return true
+func guardMode(p *layout.Mode) choice[layout.Mode] {
+	modes := []layout.Mode{layout.Off, layout.Warn, layout.Strict}
+	return choice[layout.Mode]{p, []string{"off", "warn", "strict"}, modes}
 }
-
-func (v guardMode) allowed() string   { return word.List(guardModes) }
-func (v guardMode) words() [][]string { return line(v.p.String()) }
 
 // hotKeys is the list of globs of keys to split, each with its number of shards.
 type hotKeys struct{ p *[]split.Rule }

@@ -21,8 +21,6 @@ type ListenerTLS struct {
 	Protocols   []string // empty: all of protocolNames
 }
 
-var authNames = []string{"yes", "no", "optional"}
-
 // protocolNames are the supported versions. Earlier ones are broken.
 var protocolNames = []string{"TLSv1.2", "TLSv1.3"}
 

@@ -41,9 +41,9 @@ func refusal(v value, words []string) string {
 			return "argument couldn't be parsed into an integer"
 		}
 		return fmt.Sprintf("argument must be between %d and %d inclusive", v.low, v.high)
-	case choice:
+	case choice[string]:
 		return "argument(s) must be one of the following: " + strings.Join(v.names, ", ")
-	case yesNo:
+	case choice[bool]:
 		return "argument must be 'yes' or 'no'"
 	}
 	return "argument must be " + v.allowed() + given(words)
@@ -159,45 +159,30 @@ func (v size) allowed() string {
 
 func (v size) words() [][]string { return line(strconv.FormatInt(*v.p, 10)) }
 
-// choice is one of a few names, in any case.
-type choice struct {
-	p     *string
-	names []string
+// choice is one of a few values, by their names in any case.
+type choice[T comparable] struct {
+	p      *T
+	names  []string // in lower case
+	values []T      // in the order of names
 }
 
-func (v choice) set(words []string) bool {
+// oneOf is a choice among names.
+func oneOf(p *string, names ...string) choice[string] { return choice[string]{p, names, names} }
+
+func yesNo(p *bool) choice[bool] { return choice[bool]{p, []string{"yes", "no"}, []bool{true, false}} }
+
+func (v choice[T]) set(words []string) bool {
 	word, ok := single(words)
-	word = strings.ToLower(word)
-	if !ok || !slices.Contains(v.names, word) {
+	i := slices.Index(v.names, strings.ToLower(word))
+	if !ok || i < 0 {
 		return false
 	}
-	*v.p = word
+	*v.p = v.values[i]
 	return true
 }
 
-func (v choice) allowed() string   { return word.List(v.names) }
-func (v choice) words() [][]string { return line(*v.p) }
-
-// yesNo is yes or no.
-type yesNo struct{ p *bool }
-
-func (v yesNo) set(words []string) bool {
-	var word string
-	if !(choice{&word, []string{"yes", "no"}}).set(words) {
-		return false
-	}
-	*v.p = word == "yes"
-	return true
-}
-
-func (v yesNo) allowed() string { return "yes or no" }
-
-func (v yesNo) words() [][]string {
-	if *v.p {
-		return line("yes")
-	}
-	return line("no")
-}
+func (v choice[T]) allowed() string   { return word.List(v.names) }
+func (v choice[T]) words() [][]string { return line(v.names[slices.Index(v.values, *v.p)]) }
 
 // text is any one word. The empty word means unset.
 type text struct {
