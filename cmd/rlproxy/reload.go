@@ -145,7 +145,8 @@ func (l *live) reload() (waiting []string, err error) {
 	if l.acl.Anonymous() == nil && p.acl.Anonymous() != nil && !next.NoPass {
 		return nil, errOpens
 	}
-	decisions, err := machine.OpenAppend("decision-log", next.DecisionLog) // again, even if it is the same: it may have been renamed
+	// Again, even if it is the same: it may have been renamed.
+	decisions, err := machine.OpenAppend("decision-log", next.DecisionLog)
 	if err != nil {
 		return nil, err
 	}

@@ -73,7 +73,7 @@ func masterAddress(node any, asked string) string {
 // noHostname is the host of a node that has no hostname, with cluster-preferred-endpoint-type hostname.
 const noHostname = "?"
 
-// ipOf returns the IP address in the list of other names, each followed by a host, that ends a node's description, or "".
+// ipOf returns the IP address among the other names of a node, each followed by a host, or "".
 func ipOf(names any) string {
 	list, _ := names.([]any)
 	for pair := range slices.Chunk(list, 2) {

@@ -160,7 +160,8 @@ func (r *reader) descriptor(l *level, n *yaml.Node, depth int) error {
 		return err
 	}
 	if quota && d.limit != nil && *d.limit != unlimited {
-		r.leaveOut(d, at["quota_mode"], "quota_mode", "it would deny on its own, and not only when all quotas are used up")
+		r.leaveOut(d, at["quota_mode"], "quota_mode",
+			"it would deny on its own, and not only when all quotas are used up")
 	}
 	if share {
 		r.remark(r.at(at["share_threshold"]), "share_threshold is not carried over, nor are "+
@@ -209,8 +210,8 @@ func (r *reader) rateLimit(d *descriptor, n *yaml.Node) error {
 	var replaces *yaml.Node
 	requests, multiplier := count{0, 0}, count{1, 1}
 	at, err := r.decode(n, "rate_limit", targets{
-		"unit": &unit, "unit_multiplier": &multiplier, "requests_per_unit": &requests, "unlimited": &free, "name": &name,
-		"replaces": &replaces,
+		"unit": &unit, "unit_multiplier": &multiplier, "requests_per_unit": &requests, "unlimited": &free,
+		"name": &name, "replaces": &replaces,
 	})
 	if err != nil {
 		return err
