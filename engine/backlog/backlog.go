@@ -1,5 +1,6 @@
 // Package backlog holds what waits for one node, and decides what is sent to it together and by whom. It knows runs of
-// items, their number and their expected cost, and nothing of what the items ask for.
+// items, their number and their work, which is how long the node is expected to take for them, and nothing of what the
+// items ask for.
 //
 // A caller adds a run: items that are answered together, such as those of one pipeline for one node. It waits for their
 // answers before it adds the next one, so the order of runs does not matter. A worker takes a batch: the oldest run,
@@ -29,7 +30,7 @@ type Bounds struct {
 	Waiting int // the most items that may wait
 	Aside   int // the most workers that may step aside at a time
 
-	// Least and Most are the bounds of the allowance. Without them, runs must cost nothing.
+	// Least and Most are the bounds of the allowance. Without them, runs must be no work.
 	Least, Most time.Duration
 }
 
@@ -62,7 +63,7 @@ type Queue[T any] struct {
 // run is items that one caller has added together.
 type run struct {
 	items int
-	cost  time.Duration
+	work  time.Duration
 }
 
 // Open sets the bounds, and what returns a carrier for each worker. It comes before every other call.
@@ -85,7 +86,7 @@ func (q *Queue[T]) Close() {
 }
 
 // Add adds a run, of which it copies the items. It wakes no worker: see Wake.
-func (q *Queue[T]) Add(items []T, cost time.Duration) error {
+func (q *Queue[T]) Add(items []T, work time.Duration) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
@@ -96,7 +97,7 @@ func (q *Queue[T]) Add(items []T, cost time.Duration) error {
 	}
 	if len(items) > 0 {
 		q.items = append(q.items, items...)
-		q.runs = append(q.runs, run{len(items), cost})
+		q.runs = append(q.runs, run{len(items), work})
 		q.startWorkers()
 	}
 	return nil
@@ -135,23 +136,23 @@ func (h *Held[T]) Wake() {
 	h.queues = h.queues[:0]
 }
 
-// moveBatch appends the items of the next batch to buf: those of the oldest run, and of all others that fit: they cost
-// no more than the allowance of a run, and a quarter of it for cheap ones beside it. It returns their cost, too. The
+// moveBatch appends the items of the next batch to buf: those of the oldest run, and of all others that fit: their work
+// is no more than the allowance of a run, and a quarter of it for cheap ones beside it. It returns their work, too. The
 // caller holds mu, and there is a run.
-func (q *Queue[T]) moveBatch(buf []T) (batch []T, cost time.Duration) {
+func (q *Queue[T]) moveBatch(buf []T) (batch []T, work time.Duration) {
 	from, kept, items, most := 0, q.runs[:0], q.items[:0], q.Allowance()*5/4
 	for i, r := range q.runs {
 		run := q.items[from : from+r.items]
 		from += r.items
-		if i == 0 || len(buf)+r.items <= MaxItems && cost+r.cost <= most {
-			buf, cost = append(buf, run...), cost+r.cost
+		if i == 0 || len(buf)+r.items <= MaxItems && work+r.work <= most {
+			buf, work = append(buf, run...), work+r.work
 		} else {
 			kept, items = append(kept, r), append(items, run...)
 		}
 	}
 	clear(q.items[len(items):])
 	q.runs, q.items = kept, items
-	return buf, cost
+	return buf, work
 }
 
 // Waiting returns how many items wait.

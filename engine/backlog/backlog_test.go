@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// served is a batch, and its cost.
+// served is a batch, and its work.
 type served struct {
 	items []int
-	cost  time.Duration
+	work  time.Duration
 }
 
 // node is a carrier that hands in its batches, and ends one for each value of next.
@@ -22,8 +22,8 @@ type node struct {
 	next    chan struct{}
 }
 
-func (n *node) Serve(items []int, cost time.Duration) {
-	n.batches <- served{slices.Clone(items), cost}
+func (n *node) Serve(items []int, work time.Duration) {
+	n.batches <- served{slices.Clone(items), work}
 	<-n.next
 }
 
@@ -52,9 +52,9 @@ func add(t *testing.T, q *Queue[int], items ...int) {
 	q.Wake()
 }
 
-// A batch is the oldest run, whatever its cost, and all others that fit within the bounds of items and cost. The rest keep their
+// A batch is the oldest run, whatever its work, and all others that fit within the bounds of items and work. The rest keep their
 // order.
-func TestABatchIsClosedByItemsAndByCost(t *testing.T) {
+func TestABatchIsClosedByItemsAndByWork(t *testing.T) {
 	t.Parallel()
 	q := new(Queue[int])
 	q.Open(Bounds{Waiting: 5000, Most: 8 * time.Millisecond}, nil) // so 10 ms for several runs
@@ -63,14 +63,14 @@ func TestABatchIsClosedByItemsAndByCost(t *testing.T) {
 	for _, r := range []served{
 		{[]int{1, 2}, 1}, {[]int{3, 4}, 1}, {many, 1}, {[]int{5}, 1}, {[]int{6}, 9}, {[]int{7}, 1}, {nil, 1}, {[]int{13}, 20}, {[]int{14}, 0},
 	} {
-		require.NoError(t, q.Add(r.items, r.cost*time.Millisecond))
+		require.NoError(t, q.Add(r.items, r.work*time.Millisecond))
 	}
 	for _, want := range []served{
 		{append([]int{1, 2, 3, 4}, many...), 3}, {[]int{5, 6, 14}, 10}, {[]int{7}, 1}, {[]int{13}, 20},
 	} {
-		items, cost := q.moveBatch(nil)
+		items, work := q.moveBatch(nil)
 		require.Equal(t, want.items, items)
-		require.Equal(t, want.cost*time.Millisecond, cost)
+		require.Equal(t, want.work*time.Millisecond, work)
 	}
 	require.Zero(t, q.Waiting())
 }

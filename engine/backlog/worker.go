@@ -10,7 +10,7 @@ import (
 type Carrier[T any] interface {
 	// Serve sends a batch to the node, and returns when all of its items have been answered, or were added to another
 	// queue. It may modify items, and must not keep it.
-	Serve(items []T, cost time.Duration)
+	Serve(items []T, work time.Duration)
 }
 
 // worker is a carrier and the memory of its batches.
@@ -25,27 +25,27 @@ func (q *Queue[T]) newWorker() *worker[T] { return &worker[T]{Carrier: q.carrier
 func (q *Queue[T]) startWorkers() {
 	for ; q.started < InFlight+q.aside; q.started++ {
 		q.workers.Add(1)
-		go q.work() // until Close
+		go q.serve() // until Close
 	}
 }
 
-func (q *Queue[T]) work() {
+func (q *Queue[T]) serve() {
 	defer q.workers.Done()
 	w := q.newWorker()
 	for {
-		cost, ok := q.take(w)
+		work, ok := q.take(w)
 		if !ok {
 			return
 		}
-		w.Serve(w.batch, cost)
+		w.Serve(w.batch, work)
 		clear(w.batch)
 		q.end()
 	}
 }
 
-// take waits for runs, moves a batch of them to the worker, and returns its cost. It returns false when the queue is
+// take waits for runs, moves a batch of them to the worker, and returns its work. It returns false when the queue is
 // closed and empty.
-func (q *Queue[T]) take(w *worker[T]) (cost time.Duration, ok bool) {
+func (q *Queue[T]) take(w *worker[T]) (work time.Duration, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.runs) == 0 || q.busy >= InFlight {
@@ -60,12 +60,12 @@ func (q *Queue[T]) take(w *worker[T]) (cost time.Duration, ok bool) {
 			q.mu.Lock()
 		}
 	}
-	w.batch, cost = q.moveBatch(w.batch[:0])
+	w.batch, work = q.moveBatch(w.batch[:0])
 	q.busy++
 	if len(q.runs) > 0 {
 		q.ready.Signal()
 	}
-	return cost, true
+	return work, true
 }
 
 // end says that a batch has ended.
@@ -82,7 +82,7 @@ func (q *Queue[T]) end() {
 
 // ServeIfIdle serves a run that was not added, on the goroutine of the caller, if the node is idle. It reports whether
 // it was.
-func (q *Queue[T]) ServeIfIdle(items []T, cost time.Duration) bool {
+func (q *Queue[T]) ServeIfIdle(items []T, work time.Duration) bool {
 	q.mu.Lock()
 	if q.closed || q.busy > 0 || len(q.runs) > 0 {
 		q.mu.Unlock()
@@ -96,7 +96,7 @@ func (q *Queue[T]) ServeIfIdle(items []T, cost time.Duration) bool {
 		w = q.newWorker()
 	}
 	w.batch = append(w.batch[:0], items...)
-	w.Serve(w.batch, cost)
+	w.Serve(w.batch, work)
 	clear(w.batch)
 	q.spare.Store(w)
 	return true
@@ -129,17 +129,17 @@ const (
 	// slowBatch is how long a node may work for a batch before its allowance falls.
 	slowBatch = 2 * time.Millisecond
 
-	// judgedCost is the cost from which on a batch changes the allowance. A batch of less may have waited for other
+	// judgedWork is the work from which on a batch changes the allowance. A batch of less may have waited for other
 	// batches of the node, or for the machine, unless it costs half of the allowance.
-	judgedCost = time.Millisecond
+	judgedWork = time.Millisecond
 )
 
-// allowance is the most cost of a run for a node. At first, and nearly always, that is Bounds.Most, so that long
+// allowance is the most work of a run for a node. At first, and nearly always, that is Bounds.Most, so that long
 // pipelines take few round trips. Each slow batch lowers it, because what is stored makes requests dear, down to
 // Bounds.Least. Each other batch raises it a little. Batches of few requests do neither.
 type allowance struct {
 	bounds Bounds
-	cost   atomic.Int64 // ns
+	work   atomic.Int64 // ns
 	ended  atomic.Int64 // when the last batch ended, in ns of the user's clock
 	// ns of the way to the node and back: the shortest round trip, of which older ones are forgotten slowly
 	distance atomic.Int64
@@ -147,28 +147,28 @@ type allowance struct {
 
 func (a *allowance) set(bounds Bounds) {
 	a.bounds = bounds
-	a.cost.Store(int64(bounds.Most))
+	a.work.Store(int64(bounds.Most))
 	a.distance.Store(int64(time.Hour)) // until the first batch has ended
 }
 
-// Allowance returns the most cost of a run.
-func (a *allowance) Allowance() time.Duration { return time.Duration(a.cost.Load()) }
+// Allowance returns the most work of a run.
+func (a *allowance) Allowance() time.Duration { return time.Duration(a.work.Load()) }
 
-// Observe adjusts the allowance to a batch of that cost that has ended. Times are those of the user's clock. Batches
+// Observe adjusts the allowance to a batch of that work that has ended. Times are those of the user's clock. Batches
 // may overlap: the node has worked for the last one until that was on its way back.
-func (a *allowance) Observe(cost, began, ended time.Duration) {
+func (a *allowance) Observe(work, began, ended time.Duration) {
 	before := time.Duration(a.ended.Swap(int64(ended)))
 	was := time.Duration(a.distance.Load())
 	distance := min(was+was/1024, ended-began)
 	a.distance.Store(int64(distance))
-	now, worked := time.Duration(a.cost.Load()), min(ended-began-distance, ended-before)
+	now, worked := time.Duration(a.work.Load()), min(ended-began-distance, ended-before)
 	switch {
-	case cost < min(now/2, judgedCost):
+	case work < min(now/2, judgedWork):
 		return
 	case worked > slowBatch:
 		now = max(now*slowBatch/worked, a.bounds.Least)
 	default:
 		now = min(now+now/16, a.bounds.Most)
 	}
-	a.cost.Store(int64(now))
+	a.work.Store(int64(now))
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const unit = 60 * time.Microsecond // the cost of a request
+const unit = 60 * time.Microsecond // the work of a request
 
 var bounds = Bounds{Least: 2 * unit, Most: 256 * unit}
 
@@ -18,9 +18,9 @@ func TestTheAllowanceFollowsWhatBatchesTake(t *testing.T) {
 	var a allowance
 	a.set(bounds)
 	var at time.Duration
-	batch := func(cost, took time.Duration) time.Duration {
+	batch := func(work, took time.Duration) time.Duration {
 		at += time.Second
-		a.Observe(cost, at, at+took)
+		a.Observe(work, at, at+took)
 		return a.Allowance()
 	}
 	const quick, slow = slowBatch / 100, 5 * slowBatch

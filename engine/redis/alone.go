@@ -119,7 +119,7 @@ type inspect struct {
 	readOnly bool // the node has refused it because it refuses all that may write
 }
 
-func (inspect) cost(*item) time.Duration { return wire.InspectCost }
+func (inspect) work(*item) time.Duration { return wire.InspectWork }
 
 func (inspect) usesIDs() bool { return false }
 

@@ -20,7 +20,7 @@ type batch struct {
 	*parts
 	q     *queue // of the node
 	items []item
-	cost  time.Duration // of the items
+	work  time.Duration // of the items
 	next  []int         // next[i]: the item after i in its entry
 	calls []*entries
 	used  int // of calls
@@ -112,8 +112,8 @@ func (b *batch) eachOf(c *entries, at int, do func(j int)) {
 
 // Serve implements backlog.Carrier. It serves a batch and notifies the pipelines that wait. After a panic, FAIL
 // FAIL policies answer the batch, and the process goes on.
-func (b *batch) Serve(items []item, cost time.Duration) {
-	b.items, b.cost = items, cost
+func (b *batch) Serve(items []item, work time.Duration) {
+	b.items, b.work = items, work
 	if q := b.q; !backend.Guard(b.logger, q.doing, b.serve) {
 		left := slices.Concat(slices.Collect(maps.Values(b.redirected))...)
 		*b = batch{parts: b.parts, q: q, items: slices.Concat(b.items, b.misrouted, left, b.recalled, b.late)}
@@ -168,7 +168,7 @@ func (b *batch) serve() {
 		b.ended = b.elapsed()
 		q.traffic.RoundTrips.Add(b.ended-began, 1)
 		if !b.steady {
-			q.waiting.Observe(b.cost, began, b.ended)
+			q.waiting.Observe(b.work, began, b.ended)
 		}
 		if !b.collect(try == library.Tries) {
 			break

@@ -38,8 +38,8 @@ type task interface {
 	// name returns the name of the item's key.
 	name(it *item) []byte
 
-	// cost returns how long a node works for the item at most.
-	cost(it *item) time.Duration
+	// work returns how long a node works for the item at most.
+	work(it *item) time.Duration
 
 	// fail answers an item that the node of the queue could not, unless it was left to package split.
 	fail(p *parts, q *queue, it *item, why string)
@@ -78,11 +78,11 @@ func (request) name(it *item) []byte { return it.req.Key }
 
 func (request) usesIDs() bool { return true }
 
-func (request) cost(it *item) time.Duration {
+func (request) work(it *item) time.Duration {
 	if it.req.Op == engine.OpReset {
-		return wire.ResetCost
+		return wire.ResetWork
 	}
-	return wire.DecisionCost(it.req)
+	return wire.DecisionWork(it.req)
 }
 
 // fail implements task. If a shard of a split key is known not to have decided the request, the key's home decides it;

@@ -24,9 +24,9 @@ type multiKey struct {
 	joint bool
 }
 
-func (m *multiKey) cost(*item) (sum time.Duration) {
+func (m *multiKey) work(*item) (sum time.Duration) {
 	for i := range m.requests {
-		sum += wire.DecisionCost(&m.requests[i])
+		sum += wire.DecisionWork(&m.requests[i])
 	}
 	return sum
 }

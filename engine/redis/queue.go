@@ -60,29 +60,29 @@ func (q *queue) Close() error {
 }
 
 // submit adds items that belong to one pipeline, and wakes a worker for them.
-func (q *queue) submit(items []item, cost time.Duration) {
-	if q.add(items, cost) {
+func (q *queue) submit(items []item, work time.Duration) {
+	if q.add(items, work) {
 		q.waiting.Wake()
 	}
 }
 
 // submitAgain submits items that have not run, as one run, so that a pipeline's requests about a key keep their order.
 func (q *queue) submitAgain(items []item) {
-	cost := time.Duration(0)
+	work := time.Duration(0)
 	for i := range items {
-		cost += items[i].task.cost(&items[i])
+		work += items[i].task.work(&items[i])
 	}
-	q.submit(items, cost)
+	q.submit(items, work)
 }
 
 // add adds items that belong to one pipeline, or answers them at once and returns false if the node is down or its
 // queue is full. It copies the items.
-func (q *queue) add(items []item, cost time.Duration) bool {
+func (q *queue) add(items []item, work time.Duration) bool {
 	why := ""
 	if q.Down() {
 		why = q.Reason()
 	} else {
-		err := q.waiting.Add(items, cost)
+		err := q.waiting.Add(items, work)
 		if err == nil {
 			return true
 		}

@@ -37,9 +37,9 @@ func (e *Engine) complete(plan *plan, p *engine.Pipeline, from, to int) int {
 }
 
 // route plans the run of requests that begins at from, and returns where it ends. It answers requests that are known to
-// be denied itself. A run for nodes to answer has at most backlog.MaxItems requests, and at most a cost that each node
-// sets, so that nodes can answer it in time; the next one has a deadline of its own. A multi-key request that no single
-// call can answer ends the run before it, which may leave the run empty.
+// be denied itself. A run for nodes to answer has at most backlog.MaxItems requests, and no more work than each node
+// allows, so that nodes can answer it in time; the next one has a deadline of its own. A multi-key request that no
+// single call can answer ends the run before it, which may leave the run empty.
 func (e *Engine) route(plan *plan, p *engine.Pipeline, from int) (to int) {
 	at := e.elapsed()
 	plan.begin(e.queues.OpenAll())

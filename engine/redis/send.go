@@ -126,7 +126,7 @@ type plan struct {
 // bundle is the part of a run that goes to one node.
 type bundle struct {
 	items []item
-	cost  time.Duration
+	work  time.Duration
 }
 
 // begin empties the plan.
@@ -144,18 +144,18 @@ func (p *plan) add(node int, it item) bool {
 	n := len(part.items)
 	it.wait = &p.waiter
 	part.items = append(part.items, it)
-	added, cost := &part.items[n], wire.EntryCost
+	added, work := &part.items[n], wire.EntryWork
 	switch decides := it.task == (entry{}); {
 	case n > 0 && decides && added.repeats(&part.items[n-1]):
-		cost = wire.RepeatCost
+		work = wire.RepeatWork
 	case !decides || it.req.N != 1 || it.req.Shards > 1:
-		cost = added.task.cost(added)
+		work = added.task.work(added)
 	}
-	if n > 0 && part.cost+cost > p.topology.Queues[node].waiting.Allowance() {
+	if n > 0 && part.work+work > p.topology.Queues[node].waiting.Allowance() {
 		part.items = part.items[:n]
 		return false
 	}
-	part.cost += cost
+	part.work += work
 	p.asked++
 	return true
 }
@@ -188,11 +188,11 @@ func (l *sender) send(plan *plan) {
 		}
 		q := plan.topology.Queues[node]
 		left -= len(part.items)
-		if left > 0 || !q.waiting.ServeIfIdle(part.items, part.cost) {
-			q.submit(part.items, part.cost)
+		if left > 0 || !q.waiting.ServeIfIdle(part.items, part.work) {
+			q.submit(part.items, part.work)
 		}
 		clear(part.items)
-		part.items, part.cost = part.items[:0], 0
+		part.items, part.work = part.items[:0], 0
 	}
 	<-plan.done
 }
@@ -205,7 +205,7 @@ type splitCall struct {
 
 func (c *splitCall) name(*item) []byte { return c.key }
 
-func (c *splitCall) cost(*item) time.Duration { return wire.CallCost }
+func (c *splitCall) work(*item) time.Duration { return wire.CallWork }
 
 func (c *splitCall) usesIDs() bool { return c.IDs }
 
@@ -263,5 +263,5 @@ func (l *sender) Begin(key []byte, c *split.Call, done func()) {
 		it.wait = &waiter{then: done}
 		it.wait.left.Store(1)
 	}
-	top.Queues[node].submit([]item{it}, wire.CallCost)
+	top.Queues[node].submit([]item{it}, wire.CallWork)
 }

@@ -31,11 +31,11 @@ func (e *Engine) Start(p *engine.Pipeline, done func()) {
 		if len(part.items) == 0 {
 			continue
 		}
-		if q := plan.topology.Queues[node]; q.add(part.items, part.cost) {
+		if q := plan.topology.Queues[node]; q.add(part.items, part.work) {
 			e.held.Hold(&q.waiting)
 		}
 		clear(part.items)
-		part.items, part.cost = part.items[:0], 0
+		part.items, part.work = part.items[:0], 0
 	}
 	if plan.left.Add(-1) == 0 {
 		e.proceed(plan)

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A run ends by cost as well as by number. What repeats the request before it costs next to nothing.
-func TestARunEndsByCost(t *testing.T) {
+// A run ends by work as well as by number. What repeats the request before it is next to no work.
+func TestARunEndsByWork(t *testing.T) {
 	t.Parallel()
 	const allowed = 2 * time.Millisecond
 	e := openAlways(t, time.Minute, "redis://"+startFake(t).addr)
@@ -36,15 +36,15 @@ func TestARunEndsByCost(t *testing.T) {
 		other    bool             // each is about another key
 		run      int              // requests in the first run
 	}{
-		"decisions":    {[]engine.Request{conformance.Slide("", 5, minute, 1)}, true, int(allowed / wire.EntryCost)},
+		"decisions":    {[]engine.Request{conformance.Slide("", 5, minute, 1)}, true, int(allowed / wire.EntryWork)},
 		"equal":        {[]engine.Request{conformance.Slide("k", 5, minute, 1)}, false, backlog.MaxItems},
-		"with windows": {[]engine.Request{eight}, true, int(allowed / (wire.EntryCost + 7*wire.WindowCost))},
-		"with ids":     {[]engine.Request{reserve("k", "id", 1000, 10)}, false, int(allowed / wire.EntryCost)},
-		"settles":      {[]engine.Request{settle("k", "id", 10)}, false, int(allowed / wire.EntryCost)},
-		"resets":       {[]engine.Request{conformance.Reset("")}, true, int(allowed / wire.ResetCost)},
-		"many shards":  {[]engine.Request{sharded}, true, int(allowed / (wire.EntryCost + 99*wire.ShardCost))},
-		"inspect":      {[]engine.Request{conformance.Inspect("k")}, false, int(allowed / wire.InspectCost)},
-		"several keys": {[]engine.Request{together, conformance.Slide("l", 5, minute, 1)}, false, 2 * int(allowed/(2*wire.EntryCost))},
+		"with windows": {[]engine.Request{eight}, true, int(allowed / (wire.EntryWork + 7*wire.WindowWork))},
+		"with ids":     {[]engine.Request{reserve("k", "id", 1000, 10)}, false, int(allowed / wire.EntryWork)},
+		"settles":      {[]engine.Request{settle("k", "id", 10)}, false, int(allowed / wire.EntryWork)},
+		"resets":       {[]engine.Request{conformance.Reset("")}, true, int(allowed / wire.ResetWork)},
+		"many shards":  {[]engine.Request{sharded}, true, int(allowed / (wire.EntryWork + 99*wire.ShardWork))},
+		"inspect":      {[]engine.Request{conformance.Inspect("k")}, false, int(allowed / wire.InspectWork)},
+		"several keys": {[]engine.Request{together, conformance.Slide("l", 5, minute, 1)}, false, 2 * int(allowed/(2*wire.EntryWork))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &engine.Pipeline{}
