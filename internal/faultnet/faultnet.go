@@ -1,8 +1,9 @@
-// Package faultnet is a TCP proxy for tests that simulates faults of a network: it delays and drops
-// data, cuts and refuses connections, but never repeats anything.
+// Package faultnet is a TCP proxy for tests and benchmarks that simulates distances and faults of a network: it delays
+// and drops data, cuts and refuses connections, but never repeats anything.
 package faultnet
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -19,7 +20,8 @@ type Faults struct {
 	Refuse          bool          // close new connections at once
 	SwallowRequests bool          // drop what clients send, and keep their connections open
 	SwallowReplies  bool          // drop what the server sends, and keep the connections open
-	Delay           time.Duration // delay of each chunk that the server sends
+	Distance        time.Duration // by how much each chunk arrives later, in either direction
+	Delay           time.Duration // by how much each chunk that the server sends arrives later, beside Distance
 	Late            float64       // probability that Delay is applied; 0 means always
 	Cut             float64       // probability that the connection is cut in the middle of a reply
 	Mute            float64       // probability that a reply, and all later ones of its connection, are dropped
@@ -43,23 +45,35 @@ type Proxy struct {
 // Start runs a proxy to target until the test ends.
 func Start(t testing.TB, target string) *Proxy {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	p, err := Open(target)
 	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	return p
+}
+
+// Open runs a proxy to target until Close.
+func Open(target string) (*Proxy, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
 	p := &Proxy{Addr: l.Addr().String(), Port: l.Addr().(*net.TCPAddr).Port, target: target, listen: l,
 		conns: make(map[net.Conn]struct{})}
 	p.Set(Faults{})
 	p.done.Add(1)
 	go p.accept() // until the listener is closed
-	t.Cleanup(func() {
-		_ = l.Close()
-		p.Cut()
-		p.mu.Lock()
-		p.conns = nil
-		p.mu.Unlock()
-		p.Cut()
-		p.done.Wait()
-	})
-	return p
+	return p, nil
+}
+
+// Close ends the proxy and its connections.
+func (p *Proxy) Close() {
+	_ = p.listen.Close()
+	p.Cut()
+	p.mu.Lock()
+	p.conns = nil
+	p.mu.Unlock()
+	p.Cut()
+	p.done.Wait()
 }
 
 // Set replaces the faults, for open connections too.
@@ -106,43 +120,69 @@ func (p *Proxy) accept() {
 			_, _ = client.Close(), server.Close()
 			return
 		}
-		p.done.Add(2)
-		go p.requests(client, server) // both until either side ends
-		go p.replies(client, server)
+		p.done.Add(4)
+		requests, replies := make(chan chunk, chunks), make(chan chunk, chunks)
+		go p.requests(client, requests) // all until either side ends
+		go p.deliver(server, requests)
+		go p.replies(server, replies)
+		go p.deliver(client, replies)
 	}
 }
 
-// end closes the connections on both sides.
-func (p *Proxy) end(client, server net.Conn) {
-	p.mu.Lock()
-	delete(p.conns, client)
-	delete(p.conns, server)
-	p.mu.Unlock()
-	_, _ = client.Close(), server.Close()
-	p.done.Done()
+// chunk is what one read returned.
+type chunk struct {
+	data []byte
+	due  time.Time // when it arrives
 }
 
-// requests passes on what the client sends.
-func (p *Proxy) requests(client, server net.Conn) {
-	defer p.end(client, server)
+// chunks is how many chunks of a connection may be under way in one direction. Then nothing more is read.
+const chunks = 1024
+
+// deliver writes the chunks when they are due. When there will be no more, it closes the connection.
+func (p *Proxy) deliver(to net.Conn, under <-chan chunk) {
+	defer p.done.Done()
+	failed := false
+	for c := range under {
+		if !failed {
+			time.Sleep(time.Until(c.due))
+			_, err := to.Write(c.data)
+			failed = err != nil
+		}
+		if failed {
+			p.close(to) // so that nothing more is read
+		}
+	}
+	p.close(to)
+}
+
+// close closes one side of a connection.
+func (p *Proxy) close(c net.Conn) {
+	p.mu.Lock()
+	delete(p.conns, c)
+	p.mu.Unlock()
+	_ = c.Close()
+}
+
+// requests reads what the client sends.
+func (p *Proxy) requests(client net.Conn, to chan<- chunk) {
+	defer p.done.Done()
+	defer close(to)
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := client.Read(buf)
 		if err != nil {
 			return
 		}
-		if p.faults.Load().SwallowRequests {
-			continue
-		}
-		if _, err := server.Write(buf[:n]); err != nil {
-			return
+		if f := p.faults.Load(); !f.SwallowRequests {
+			to <- chunk{bytes.Clone(buf[:n]), time.Now().Add(f.Distance)}
 		}
 	}
 }
 
-// replies passes on what the server sends.
-func (p *Proxy) replies(client, server net.Conn) {
-	defer p.end(client, server)
+// replies reads what the server sends.
+func (p *Proxy) replies(server net.Conn, to chan<- chunk) {
+	defer p.done.Done()
+	defer close(to)
 	buf := make([]byte, 64<<10)
 	mute := false
 	for {
@@ -151,8 +191,9 @@ func (p *Proxy) replies(client, server net.Conn) {
 			return
 		}
 		f := p.faults.Load()
-		if f.Delay > 0 && (f.Late == 0 || chance(f.Late)) {
-			time.Sleep(f.Delay)
+		due := time.Now().Add(f.Distance)
+		if f.Late == 0 || chance(f.Late) {
+			due = due.Add(f.Delay)
 		}
 		if chance(f.Mute) {
 			mute = true
@@ -164,12 +205,10 @@ func (p *Proxy) replies(client, server net.Conn) {
 			continue
 		}
 		if chance(f.Cut) {
-			_, _ = client.Write(buf[:n/2])
+			to <- chunk{bytes.Clone(buf[:n/2]), due}
 			return
 		}
-		if _, err := client.Write(buf[:n]); err != nil {
-			return
-		}
+		to <- chunk{bytes.Clone(buf[:n]), due}
 	}
 }
 

@@ -44,18 +44,21 @@ func (a asked) directs(l *lab, like load) (all []load) {
 }
 
 const (
-	manyKeys  = "k:" + traffic.Variable
-	trillion  = 1_000_000_000_000 // the largest limit
-	clients   = 50
-	decisions = "Decisions" // this and the following: the titles of tables
-	everyday  = "Everyday loads"
-	splitting = "Split keys"
-	latency   = "One client that waits for each answer"
-	openLoops = "A fixed rate"
-	fleets    = "Fleets"
-	ceilings  = "Ceilings"
-	footprint = "Memory"
-	growing   = "Cost as work grows"
+	manyKeys   = "k:" + traffic.Variable
+	trillion   = 1_000_000_000_000 // the largest limit
+	clients    = 50
+	decisions  = "Decisions" // this and the following: the titles of tables
+	everyday   = "Everyday loads"
+	splitting  = "Split keys"
+	latency    = "One client that waits for each answer"
+	openLoops  = "A fixed rate"
+	fleets     = "Fleets"
+	inMemory   = "Advances"
+	hotWaiting = "One client that waits, hot key"
+	atLimit    = "Where the limit is reached"
+	ceilings   = "Ceilings"
+	footprint  = "Memory"
+	growing    = "Cost as work grows"
 )
 
 // The targets of most cases.
@@ -93,7 +96,7 @@ func cases(l *lab, o options) []comparison {
 		hop.target = l.proxyTarget()
 		all = append(all, comparison{ceilings, "PING", []load{ping}, hop, []*figure{byRate}, nil})
 	}
-	return append(all, fleetCases(l, o)...) // last: idle proxies would disturb other cases
+	return append(append(all, fleetCases(l, o)...), advanceCases(l, o)...) // last: idle proxies would disturb other cases
 }
 
 // mainCases returns the cases in which all keys are alike: cold, hot or denied.

@@ -185,7 +185,10 @@ func (l load) size(ctx context.Context, o options) (int, error) {
 	if err := l.prepare(ctx); err != nil {
 		return 0, err
 	}
-	short := 3000 * min(l.depth, 8)
+	short, least := 3000*min(l.depth, 8), max(2000, 20*l.clients) // most of the time must not be spent on connecting
+	if l.trial > 0 {
+		short, least = l.trial, l.trial
+	}
 	s, err := l.run(ctx, short)
 	if err == nil && l.warm > 0 {
 		if err = l.warmUp(ctx, o, int(s.Rate*o.seconds)); err == nil {
@@ -193,8 +196,7 @@ func (l load) size(ctx context.Context, o options) (int, error) {
 			s, err = l.run(ctx, max(int(s.Rate*o.seconds), short))
 		}
 	}
-	// Most of the time must not be spent on connecting.
-	return max(int(s.Rate*o.seconds), 2000, 20*l.clients), err
+	return max(int(s.Rate*o.seconds), least), err
 }
 
 // round measures a round of n commands. again says that the last round was of the same

@@ -48,8 +48,14 @@ func (l *lab) openFleet() error {
 	return nil
 }
 
+// closeFleet stops the proxies that were added.
 func (l *lab) closeFleet() {
 	for _, p := range l.fleet {
 		p.Stop()
+	}
+	for _, a := range l.away {
+		for _, p := range append(a.proxies, a.without) {
+			p.Stop()
+		}
 	}
 }

@@ -27,6 +27,8 @@ type lab struct {
 	trio   []*testbed.Server // the redis-servers of which one is suspended
 	onTrio *testbed.Server   // rlproxy on them, with the default configuration
 
+	away []away // the nodes of the cases with advances, the nearest first
+
 	fleet []*testbed.Server // further rlproxies on node, which are launched when they are first needed
 }
 
@@ -56,5 +58,5 @@ func openLab(ctx context.Context, binary string) (l *lab, err error) {
 	if l.memory, err = l.RLProxy("--maxmemory", "8gb"); err != nil {
 		return nil, err
 	}
-	return l, errors.Join(l.openCluster(), l.openSplit(), l.openTrio(), l.openFleet())
+	return l, errors.Join(l.openCluster(), l.openSplit(), l.openTrio(), l.openFleet(), l.openAdvances())
 }

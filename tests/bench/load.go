@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/rlproxy/rlproxy/tests/proc"
 	"github.com/rlproxy/rlproxy/tests/testbed"
@@ -16,6 +17,7 @@ import (
 type target struct {
 	fronts  []*testbed.Server // the servers to which clients connect, in turn: rlproxies or nodes
 	proxied bool              // fronts are rlproxies
+	reached []string          // the addresses at which clients reach fronts, if not at their own
 	nodes   []*testbed.Server // the nodes, whose CPU time is measured; they are flushed between rounds
 	fresh   bool              // fronts have the embedded engine: they are restarted between rounds
 }
@@ -36,6 +38,8 @@ type load struct {
 	even    int             // the number of requests in each of these seconds; 0: as many as the clients send
 	send    sender          // what sends the commands
 	rate    float64         // the requests per second of an open loop; 0: half of what both sides reach
+	near    time.Duration   // answers are measured for so long before and after the first denial; 0: all are
+	trial   int             // the number of commands of a short run that sizes a round; 0: some 3,000
 	stopped *testbed.Server // the node that is suspended in the middle half of a round; nil: none
 }
 
@@ -161,7 +165,11 @@ func (l load) drive(ctx context.Context, n int, s *sample) (err error) {
 }
 
 func (l load) plan() traffic.Plan {
-	p := traffic.Plan{Commands: append([][]string{l.command}, l.also...), Keys: l.keys, Skew: l.skew, Clients: l.clients, Depth: l.depth}
+	p := traffic.Plan{Commands: append([][]string{l.command}, l.also...), Keys: l.keys, Skew: l.skew, Clients: l.clients, Depth: l.depth,
+		Servers: slices.Clone(l.reached), Near: l.near}
+	if l.reached != nil {
+		return p
+	}
 	for _, f := range l.fronts {
 		p.Servers = append(p.Servers, f.Address())
 	}

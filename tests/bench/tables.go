@@ -15,10 +15,13 @@ func (r *report) tables() string {
 		"The last columns show how many requests were denied. Skewed keys are a million, of which the "+
 		"n-th is asked about in proportion to 1/n (Zipf), at most 100 times a minute. Two windows are 100 a minute and 1,000 an hour. The four "+
 		"limits are RL.SLIDE a minute, RL.SLIDE an hour, RL.COUNTER and CL.THROTTLE, in turn.")
-	r.openLoops(&b)
-	r.latencies(&b)
+	r.openLoops(&b, openLoops, "Requests come at a fixed rate, whether those before them are answered or not. Latency, in us, counts from the time at which a request was meant "+
+		"to be sent. A node that stops is suspended for the middle half of each round; what it does not answer then, rlproxy denies by FAIL CLOSED, and "+
+		"the direct clients wait for.")
+	r.latencies(&b, latency, "The time from request to answer, in us, of a program with one blocking socket while nothing else runs. Other clients take longer themselves.")
 	r.throughput(&b, fleets, "As many clients in all, 48, ask one node through one proxy or several. Only equal requests that one proxy has at the same time are "+
 		"combined.")
+	r.advances(&b)
 	r.memory(&b)
 	r.splits(&b)
 	r.ceilings(&b)
@@ -63,8 +66,11 @@ func (r *report) throughput(b *strings.Builder, table, about string) {
 		"case", "-P", "direct by", "direct, /s", "rlproxy, /s", "multiple",
 		"direct: node us", "rlproxy: node us", "decisions per node CPU second, multiple", "rlproxy: own us", "calls",
 	}
-	if table == everyday {
+	switch table {
+	case everyday:
 		columns = append(columns, "direct: denied, %", "rlproxy: denied, %")
+	case inMemory:
+		columns = append(columns, "calls a second and proxy")
 	}
 	heading(b, table, about+" The CPU time is per decision, in us. Each multiple is rlproxy's figure over the direct one; where that of node CPU is over 100, rlproxy hardly asked Redis. -P is how many requests a client "+
 		"sends together. Calls are those of rlproxy to Redis, for 100 decisions.", columns...)
@@ -77,8 +83,11 @@ func (r *report) throughput(b *strings.Builder, table, about string) {
 			row.title, fmt.Sprint(row.b.depth), row.a.by(), thousands(row.as.Rate), thousands(row.bs.Rate), row.multiple(0),
 			short(row.as.node), short(row.bs.node), row.multiple(1), short(row.bs.proxy), calls,
 		}
-		if table == everyday {
+		switch table {
+		case everyday:
 			cells = append(cells, fmt.Sprintf("%.1f", row.as.denied), fmt.Sprintf("%.1f", row.bs.denied))
+		case inMemory:
+			cells = append(cells, fmt.Sprintf("%.1f", row.bs.calls*row.bs.Rate/float64(len(row.b.fronts))))
 		}
 		line(b, cells...)
 	}
@@ -93,14 +102,21 @@ func (l load) by() string {
 	return l.script + ".lua"
 }
 
-func (r *report) openLoops(b *strings.Builder) {
-	rows := r.in(openLoops)
+// advances writes the tables of hot keys that rlproxy decides in its memory.
+func (r *report) advances(b *strings.Builder) {
+	r.throughput(b, inMemory, "With `advance yes`, rlproxy decides hot keys [in its memory](hot-keys.md#advance), and tells the node at most 20 times a second. "+
+		"Several proxies have 48 clients in all.")
+	r.latencies(b, hotWaiting, "As above, about one hot key with room. A hop between the node and whoever asks it delays what passes, each way.")
+	r.openLoops(b, atLimit, "Requests about one key come at a fixed rate. In the middle of a round the limit is reached, and advances are recalled. The latencies, in us, are "+
+		"those of the requests that came in the 100 ms before and after the first denial.")
+}
+
+func (r *report) openLoops(b *strings.Builder, table, about string) {
+	rows := r.in(table)
 	if len(rows) == 0 {
 		return
 	}
-	heading(b, openLoops, "Requests come at a fixed rate, whether those before them are answered or not. Latency, in us, counts from the time at which a request was meant "+
-		"to be sent. A node that stops is suspended for the middle half of each round; what it does not answer then, rlproxy denies by FAIL CLOSED, and "+
-		"the direct clients wait for.",
+	heading(b, table, about,
 		"case", "requests, /s", "direct by", "direct: p50", "p99", "p99.9", "longest", "rlproxy: p50", "p99", "p99.9", "longest",
 		"multiple of p50", "of p99", "of p99.9", "answered by FAIL, %")
 	worst := 0.0
@@ -146,12 +162,12 @@ func (r *report) splits(b *strings.Builder) {
 	b.WriteString("\n")
 }
 
-func (r *report) latencies(b *strings.Builder) {
-	rows := r.in(latency)
+func (r *report) latencies(b *strings.Builder, table, about string) {
+	rows := r.in(table)
 	if len(rows) == 0 {
 		return
 	}
-	heading(b, latency, "The time from request to answer, in us, of a program with one blocking socket while nothing else runs. Other clients take longer themselves.",
+	heading(b, table, about,
 		"case", "direct, p50", "rlproxy, p50", "multiple", "direct, p99", "rlproxy, p99", "multiple")
 	for _, row := range rows {
 		line(b, row.title, us(row.as.P50), us(row.bs.P50), row.multiple(0), us(row.as.P99), us(row.bs.P99), row.multiple(1))

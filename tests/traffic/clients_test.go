@@ -84,18 +84,20 @@ func TestStreamAsksCommandsInTurn(t *testing.T) {
 	require.Equal(t, "*1\r\n$4\r\nPING\r\n", string(newTemplate([]string{"PING"}).append(nil, 5)))
 }
 
-func TestSkipReplyKnowsAnswersByPolicy(t *testing.T) {
-	for reply, byFail := range map[string]bool{
-		":1\r\n":              false,
-		"*2\r\n:1\r\n:99\r\n": false,
-		"*5\r\n:1\r\n:9\r\n:8\r\n:0\r\n:60001\r\n": false,
-		"*5\r\n:0\r\n:9\r\n:-1\r\n:7\r\n:7\r\n":    true,
-		"*5\r\n:0\r\n:9\r\n:8\r\n:-1\r\n:7\r\n":    false, // CL.THROTTLE
+func TestSkipReplyKnowsWhatDecisionsSay(t *testing.T) {
+	for reply, want := range map[string]said{
+		":1\r\n":              {},
+		":0\r\n":              {denied: true},
+		"*2\r\n:1\r\n:99\r\n": {},
+		"*5\r\n:1\r\n:9\r\n:8\r\n:0\r\n:60001\r\n":  {},
+		"*5\r\n:0\r\n:9\r\n:-1\r\n:7\r\n:7\r\n":     {denied: true, byFail: true},
+		"*5\r\n:0\r\n:9\r\n:0\r\n:12\r\n:60001\r\n": {denied: true},
+		"*5\r\n:1\r\n:9\r\n:8\r\n:-1\r\n:7\r\n":     {}, // CL.THROTTLE
 	} {
 		r := bufio.NewReader(strings.NewReader(reply + ":5\r\n"))
 		got, err := skipReply(r)
 		require.NoError(t, err, reply)
-		require.Equal(t, byFail, got, reply)
+		require.Equal(t, want, got, reply)
 		rest, err := r.ReadString('\n')
 		require.NoError(t, err)
 		require.Equal(t, ":5\r\n", rest, "after %q", reply)

@@ -58,7 +58,8 @@ func (p *Plan) fillFrom(ctx context.Context, server string, from, to, together i
 			return failed, err
 		}
 		for range end - begin {
-			byFail, err := skipReply(c.r)
+			answer, err := skipReply(c.r)
+			byFail := answer.byFail
 			if errors.Is(err, errUnavailable) {
 				byFail, err = true, nil
 			}

@@ -47,19 +47,17 @@ func (p *Plan) Pace(ctx context.Context, n int, rate float64, pause *Pause) (f F
 		requests[i] = asks.next(nil)
 	}
 	took, late := make([]time.Duration, n), make([]time.Duration, n)
-	failed := make([]int, len(conns))
+	answers := make([]said, n)
 	plan := schedule{time.Now().Add(10 * time.Millisecond), time.Duration(1e9 / rate)}
 	answered := make(chan error, 1)
 	go func() { // ends when every answer has come, or when the connections are closed
 		answered <- each(len(conns), func(c int) error {
 			for i := c; i < n; i += len(conns) {
-				byFail, err := skipReply(conns[c].r)
-				if err != nil {
+				var err error
+				if answers[i], err = skipReply(conns[c].r); err != nil {
 					return err
 				}
-				if took[i] = time.Since(plan.at(i)); byFail {
-					failed[c]++
-				}
+				took[i] = time.Since(plan.at(i))
 			}
 			return nil
 		})
@@ -74,13 +72,26 @@ func (p *Plan) Pace(ctx context.Context, n int, rate float64, pause *Pause) (f F
 		return f, err
 	}
 	f.Rate = float64(n) / time.Since(plan.began).Seconds()
-	for _, by := range failed {
-		f.Failed += 100 * float64(by) / float64(n)
+	from, to := p.measured(plan, answers)
+	for _, a := range answers[from:to] {
+		if a.byFail {
+			f.Failed += 100 / float64(to-from)
+		}
 	}
-	f.times(took)
+	f.times(took[from:to])
 	slices.Sort(late)
 	f.Late = quantile(late, 0.99)
 	return f, nil
+}
+
+// measured returns which requests Pace measures.
+func (p *Plan) measured(plan schedule, answers []said) (from, to int) {
+	first := slices.IndexFunc(answers, func(a said) bool { return a.denied })
+	if p.Near == 0 || first < 0 {
+		return 0, len(answers)
+	}
+	near := int(p.Near / plan.every)
+	return max(first-near, 0), min(first+near, len(answers))
 }
 
 // sendOnTime sends each request when its time has come, and notes by how much it was too

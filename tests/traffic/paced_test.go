@@ -78,3 +78,18 @@ func TestOpenLoopPausesForTheMiddleHalf(t *testing.T) {
 	require.EqualValues(t, 400, read.Load())
 	require.Equal(t, []string{"begin", "end", "end"}, events, "the second end is for loops that fail")
 }
+
+// Near leaves the requests around the first that is denied.
+func TestOpenLoopMeasuresNearALimit(t *testing.T) {
+	p := Plan{Near: 30 * time.Millisecond}
+	s := schedule{time.Now(), 10 * time.Millisecond}
+	answers := make([]said, 100)
+	from, to := p.measured(s, answers)
+	require.Equal(t, []int{0, 100}, []int{from, to}, "all, if none is denied")
+	answers[50].denied, answers[60].denied = true, true
+	from, to = p.measured(s, answers)
+	require.Equal(t, []int{47, 53}, []int{from, to})
+	answers[1].denied = true
+	from, to = p.measured(s, answers)
+	require.Equal(t, []int{0, 4}, []int{from, to})
+}

@@ -147,35 +147,43 @@ func (t template) append(dst []byte, n int) []byte {
 // errUnavailable is the reply with which rlproxy says that a node does not answer.
 var errUnavailable = errors.New("UNAVAILABLE")
 
-// skipReply reads a decision: an integer, or an array of integers. It reports whether a
-// FAIL policy answered: then the third integer, the remaining units, is -1.
-func skipReply(r *bufio.Reader) (byFail bool, err error) {
+// said is what a decision says.
+type said struct {
+	denied bool // the first integer is 0
+	byFail bool // a FAIL policy answered: the third integer, the remaining units, is -1
+}
+
+// skipReply reads a decision: an integer, or an array of integers.
+func skipReply(r *bufio.Reader) (s said, err error) {
 	line, err := r.ReadSlice('\n')
 	if err != nil {
-		return false, err
+		return s, err
 	}
 	if line[0] == ':' {
-		return false, nil
+		return said{denied: line[1] == '0'}, nil
 	}
 	if bytes.HasPrefix(line, []byte("-UNAVAILABLE ")) {
-		return false, fmt.Errorf("not a decision: %q: %w", line, errUnavailable)
+		return s, fmt.Errorf("not a decision: %q: %w", line, errUnavailable)
 	}
 	n, err := strconv.Atoi(string(bytes.TrimSuffix(line[1:], []byte("\r\n"))))
 	if line[0] != '*' || err != nil {
-		return false, fmt.Errorf("not a decision: %q", line)
+		return s, fmt.Errorf("not a decision: %q", line)
 	}
 	for i := range n {
 		if line, err = r.ReadSlice('\n'); err != nil {
-			return false, err
+			return s, err
 		}
 		if line[0] != ':' {
-			return false, fmt.Errorf("not a decision: %q", line)
+			return s, fmt.Errorf("not a decision: %q", line)
 		}
-		if i == 2 {
-			byFail = line[1] == '-'
+		switch i {
+		case 0:
+			s.denied = line[1] == '0'
+		case 2:
+			s.byFail = line[1] == '-'
 		}
 	}
-	return byFail, nil
+	return s, nil
 }
 
 func hangUp(conns []*Conn) {

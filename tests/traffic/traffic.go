@@ -18,6 +18,10 @@ type Plan struct {
 	Skew     Zipf       // which keys are asked about how often; nil: all of them equally
 	Clients  int        // connections
 	Depth    int        // commands that Ask sends together on a connection
+
+	// Near makes Pace measure only the requests that are sent so shortly before or after the first that is denied.
+	// 0: it measures all.
+	Near time.Duration
 }
 
 // Figures is what was measured.
