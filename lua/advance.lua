@@ -157,17 +157,20 @@ local function calm(key, clock)
   return type(was) == 'string' and #was == 11 and clock < unpack('>I6', was)
 end
 
+-- silent returns whether the home waits no more for an advance to come back.
+local function silent(o, clock) return o.recalled > 0 and clock > o.recalled + floor(o.span / PATIENCE) end
+
 -- recall recalls all advances if any is in the way of a spec. It returns whether the home must not decide yet, because
 -- one of those that are in the way may still come back; and whether the table has changed.
 function advance.recall(rec, q)
-  local clock, waits, silent = rec.clock, false, true
+  local clock, waits, all = rec.clock, false, true
   for i = 1, q.count do
     each(rec, q.names[i], function(o)
-      silent = silent and o.recalled > 0
-      waits = waits or o.recalled == 0 or clock <= o.recalled + floor(o.span / PATIENCE)
+      all = all and o.recalled > 0
+      waits = waits or not silent(o, clock)
     end)
   end
-  if silent then return waits, false end
+  if all then return waits, false end
   for _, o in ipairs(rec.advanced.out) do
     if o.recalled == 0 then o.recalled = clock end
   end
@@ -268,7 +271,8 @@ lib.account = record.guarded(function(key, clock, message)
   local o, again = account(rec, t, asked)
   local uses = again and select(2, grant(rec, q, 0, 1, 0))
   if not again then o, uses = renew(rec, t, q, o, asked) end
-  local reply = { number = 0, units = 0, deadline = 0, clock = clock, recalled = false }
+  local late = asked.account ~= nil and (not o or silent(o, clock))
+  local reply = { number = 0, units = 0, deadline = 0, clock = clock, recalled = false, late = late }
   if o and o.units > 0 then
     reply.number, reply.units, reply.deadline, reply.recalled = o.number, o.units, o.deadline, o.recalled > 0
   end

@@ -168,6 +168,7 @@
 --   deadline     clock      at which the advance lapses
 --   clock        clock
 --   recalled     flag       the home wants it back
+--   late         flag       the account came when the home waited no more for it
 --
 -- states: the states of a key, for RL.INSPECT
 --   split        flag       whether the key's other shards have to be asked as well

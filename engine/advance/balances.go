@@ -27,12 +27,13 @@ type Balances struct {
 	usual   atomic.Int64 // ms for which units are advanced; 0: no units are asked for
 	stripes [stripes]stripe
 
-	draws, units, calls, refused, recalls, lapsed, unused atomic.Int64 // for Totals
+	draws, units, calls, refused, recalls, late, lapsed, unused atomic.Int64 // for Totals
 }
 
 type stripe struct {
 	mu       sync.Mutex
 	holdings map[string]*holding // by key; guarded by mu, and so are the holdings
+	slowest  time.Duration       // that a call took; guarded by mu
 }
 
 // holding is the balance of one key and the requests with one spec.
@@ -171,6 +172,10 @@ func (t *Balances) End(c *HomeCall, now Instant, terms *Terms, used []int64) {
 			e.roundTrip = trip
 		}
 		e.roundTrip += (trip - e.roundTrip) / 8
+		st.slowest = max(st.slowest, trip)
+		if terms.Late {
+			t.late.Add(1)
+		}
 		if terms.Number == 0 && c.Account != nil && c.Account.Keep > 0 {
 			t.lapsed.Add(1)
 			t.unused.Add(e.left)
@@ -259,11 +264,13 @@ func (t *Balances) Tick(now Instant) {
 type Totals struct {
 	Kept, Out, Left int64 // balances, advances, and units that may be drawn from these, now
 
-	Draws, Units    int64 // requests that were admitted from advances, and their units
-	Calls           int64 // to homes, about advances
-	Refused         int64 // calls that asked for units and got none, for lack of room or in a calm
-	Recalls, Lapsed int64 // of advances
-	Unused          int64 // units that lapsed without having been drawn
+	Draws, Units    int64         // requests that were admitted from advances, and their units
+	Calls           int64         // to homes, about advances
+	Refused         int64         // calls that asked for units and got none, for lack of room or in a calm
+	Recalls, Lapsed int64         // of advances
+	Late            int64         // recalled advances that came back when the home waited no more for them
+	Unused          int64         // units that lapsed without having been drawn
+	Slowest         time.Duration // that a call took: the draws after it are dated too late by at most that
 }
 
 // Totals returns what has been counted.
@@ -271,10 +278,12 @@ func (t *Balances) Totals() Totals {
 	c := Totals{
 		Kept: t.Size.Load(), Draws: t.draws.Load(), Units: t.units.Load(), Calls: t.calls.Load(),
 		Refused: t.refused.Load(), Recalls: t.recalls.Load(), Lapsed: t.lapsed.Load(), Unused: t.unused.Load(),
+		Late: t.late.Load(),
 	}
 	for i := range t.stripes {
 		st := &t.stripes[i]
 		st.mu.Lock()
+		c.Slowest = max(c.Slowest, st.slowest)
 		for _, e := range st.holdings {
 			for ; e != nil; e = e.next {
 				if e.number != 0 {

@@ -55,6 +55,9 @@ type out struct {
 	recalled int64 // the clock when it was recalled; 0: it was not
 }
 
+// silent reports whether the home waits no more for an advance to come back.
+func (o *out) silent(clock int64) bool { return o.recalled > 0 && clock > o.recalled+o.span/patience }
+
 // Home is a key's record, as far as advances are concerned.
 type Home struct {
 	ledgers   map[Measure]Ledger
@@ -88,6 +91,7 @@ func (h *Home) Decide(clock int64, q *Ask) Decided {
 	} else {
 		a.Terms = h.terms(clock, q, mine)
 	}
+	a.Terms.Late = q.Account != nil && (mine < 0 || h.advanced[mine].silent(clock))
 	h.advanced = slices.DeleteFunc(h.advanced, func(o out) bool { return o.units == 0 })
 	if len(h.advanced) == 0 {
 		h.newest = 0 // a home stores nothing about advances that have ended
@@ -213,7 +217,7 @@ func (h *Home) recall(clock int64, q *Ask) (waits, recalls bool) {
 	for _, o := range h.advanced {
 		if o.units > 0 && slices.ContainsFunc(q.Bounds, func(p Bound) bool { return o.spec.has(p.Measure) }) {
 			recalls = recalls || o.recalled == 0
-			waits = waits || o.recalled == 0 || clock <= o.recalled+o.span/patience
+			waits = waits || !o.silent(clock)
 		}
 	}
 	if !recalls {

@@ -19,9 +19,12 @@ func (p *Purse) Stats() []engine.Stat {
 			Help: "Calls that asked a node for units and got none, for lack of room or shortly after a recall."},
 		{Name: "advance_recalls", Value: c.Recalls, Metric: "advance_recalls_total",
 			Help: "Advances that a node recalled."},
+		{Name: "advance_late", Value: c.Late, Metric: "advance_late_total",
+			Help: "Recalled advances that came back when their node waited no more for them."},
 		{Name: "advance_lapses", Value: c.Lapsed, Metric: "advance_lapses_total",
 			Help: "Advances that lapsed before this proxy could account for them."},
 		{Name: "advance_units_lapsed", Value: c.Unused, Metric: "advance_units_lapsed_total",
 			Help: "Units of lapsed advances that were charged although no request had used them."},
+		{Name: "advance_slowest_call_us", Value: c.Slowest.Microseconds()},
 	}
 }
