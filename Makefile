@@ -2,6 +2,9 @@
 
 GO      ?= go
 
+# Every clone of the repository can use what another one has built, because no path is part of it.
+export GOFLAGS := -trimpath $(GOFLAGS)
+
 # The version of golangci-lint that CI and people use.
 GOLANGCI_LINT := 2.15.0
 
@@ -30,7 +33,7 @@ run: build ## build, then start on 127.0.0.1:6380 with the state in this process
 
 .PHONY: build
 build: ## build bin/rlproxy, a static binary
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o bin/rlproxy ./cmd/rlproxy
+	CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o bin/rlproxy ./cmd/rlproxy
 
 .PHONY: bench-quick
 bench-quick: build ## measure on this machine, against direct EVALSHA, in a minute
