@@ -11,7 +11,7 @@ import (
 type Inspection struct {
 	Kind      limit.Kind
 	Window    int64 // ms
-	Param     int64
+	Param     int64 // called Kind.Param()
 	Used      int64 // units charged that count now
 	Held      int64 // units held now: they count in addition to Used
 	Holds     int64 // number of holds that have the units in Held
@@ -35,8 +35,7 @@ type Shard struct {
 	Lease  int64 // ms until its lease ends
 }
 
-// SortInspections puts states in the order in which RL.INSPECT shows them: by command,
-// window and buckets.
+// SortInspections puts states in the order in which RL.INSPECT shows them: by command, window and parameter.
 func SortInspections(states []Inspection) {
 	slices.SortFunc(states, func(a, b Inspection) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Window, b.Window), cmp.Compare(a.Param, b.Param))

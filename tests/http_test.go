@@ -217,7 +217,7 @@ func TestHTTPShowsAndResetsKeys(t *testing.T) {
 			id := base64.RawURLEncoding.EncodeToString([]byte("\x01\xff\"<b>"))
 			code, body := s.get(t, "api/key?id="+id, "")
 			require.Equal(t, http.StatusOK, code)
-			require.Contains(t, body, `"states":[{"command":"rl.slide","window_ms":60000,"buckets":1,"used":15,"limit":15,"remaining":0,`)
+			require.Contains(t, body, `"states":[{"command":"rl.slide","window_ms":60000,"parameter":{"buckets":1},"used":15,"limit":15,"remaining":0,`)
 			code, body = s.ask(t, http.MethodPost, "api/reset", "", `{"id":"`+id+`"}`)
 			require.Equal(t, http.StatusOK, code)
 			require.JSONEq(t, `{"reset":true}`, body)

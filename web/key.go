@@ -24,7 +24,7 @@ type keyState struct {
 type inspected struct {
 	Command   string       `json:"command"`
 	Window    int64        `json:"window_ms"`
-	Param     int64        `json:"buckets"`
+	Param     param        `json:"parameter"`
 	Used      int64        `json:"used"`
 	Limit     int64        `json:"limit"`
 	Remaining int64        `json:"remaining"`
@@ -37,6 +37,9 @@ type inspected struct {
 	Lapsed    int64        `json:"lapsed"` // holds that have lapsed since nothing was held
 	Shards    []shardState `json:"shards"`
 }
+
+// param is the parameter of a spec behind its name, such as buckets.
+type param map[string]int64
 
 // shardState is the state of one shard of a split key.
 type shardState struct {
@@ -74,8 +77,8 @@ func (s *Server) inspect(w http.ResponseWriter, r *http.Request) {
 // stateOf converts a state of a key or of its shadow to JSON form.
 func stateOf(from *engine.Inspection, shadow bool) inspected {
 	to := inspected{
-		strings.ToLower(from.Kind.String()), from.Window, from.Param, from.Used, from.Limit, from.Remaining,
-		from.Node, from.TTL, from.Rate, shadow, from.Held, from.Holds, from.Lapsed,
+		strings.ToLower(from.Kind.String()), from.Window, param{from.Kind.Param(): from.Param}, from.Used, from.Limit,
+		from.Remaining, from.Node, from.TTL, from.Rate, shadow, from.Held, from.Holds, from.Lapsed,
 		make([]shardState, len(from.Shards)),
 	}
 	for i, p := range from.Shards {

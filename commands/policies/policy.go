@@ -36,8 +36,8 @@ var (
 )
 
 // shown is what RL.POLICY GET replies.
-const shown = "Map (flat in RESP2): name; algorithm, `slide`, `counter` or `fixed`; limits, an array of maps of " +
-	"limit and window-ms; buckets; strict, 0 or 1; " +
+var shown = "Map (flat in RESP2): name; algorithm: " + strings.ToLower(ratelimit.Algorithms()) + "; limits, an array " +
+	"of maps of limit and window-ms; buckets, or refill if the algorithm is bucket; strict, 0 or 1; " +
 	"shards, 0 if not given; fail, `default` if not given; shadow, 0 or 1; overrides, an array of maps of pattern " +
 	"and limits, or of pattern and access, which is `unlimited` " +
 	"or `blocked`; source, `configuration` or `runtime`; version, the number of changes by RL.POLICY so far, or 0 if " +
@@ -250,7 +250,7 @@ func show(w reply.Writer, p *policy.Policy) {
 	w.Field("algorithm", strings.ToLower(ratelimit.Algorithm(p.Kind)))
 	w.Text("limits")
 	showLimits(w, p.Limits)
-	number(w, "buckets", p.Param)
+	number(w, p.Kind.Param(), p.Param)
 	number(w, "strict", p.Manner)
 	number(w, "shards", int64(p.Shards))
 	w.Field("fail", p.Fail.String())

@@ -14,11 +14,11 @@ func inspect() Command {
 		Complexity: "O(S) with S the number of states and shards of the key",
 		Summary:    "Shows the state of a key, without charging or changing anything",
 		Args:       []table.Arg{keyArg},
-		Replies: "Array of maps (flat arrays in RESP2), one for each combination of command, window and buckets " +
-			"with which the key was used and which still matters, with SHADOW or without; empty if there is none. " +
-			"Leases of RL.ACQUIRE have window-ms 0, and their limit is the number of slots:\n\n" +
+		Replies: "Array of maps (flat arrays in RESP2), one for each combination of command, window and BUCKETS " +
+			"or refill with which the key was used and which still matters, with SHADOW or without; empty if there " +
+			"is none. Leases of RL.ACQUIRE have window-ms 0, and their limit is the number of slots:\n\n" +
 			"- `command`, `window-ms`, `buckets`: what the state is about. For CL.THROTTLE the window is the time in " +
-			"which a full burst drains, and buckets is 0.\n" +
+			"which a full burst drains, and buckets is 0. RL.BUCKET has `refill` in place of `buckets`.\n" +
 			"- `used`: the units in use now, without those that are held.\n" +
 			"- `limit`: that of the request that last charged or held units, or of the reservation that last " +
 			"lapsed.\n" +
@@ -77,7 +77,7 @@ func appendState(dst []byte, proto int, s *engine.Inspection, shadow int64) []by
 	dst = resp.AppendBulkString(dst, "command")
 	dst = resp.AppendBulkString(dst, s.Kind.String())
 	dst = appendField(dst, "window-ms", s.Window)
-	dst = appendField(dst, "buckets", s.Param)
+	dst = appendField(dst, s.Kind.Param(), s.Param)
 	dst = appendField(dst, "used", s.Used)
 	dst = appendField(dst, "limit", s.Limit)
 	dst = appendField(dst, "remaining", s.Remaining)

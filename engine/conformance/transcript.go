@@ -25,7 +25,7 @@ import (
 //
 // ms counts from Base. A line without a time keeps the clock. The answer of a decision is its
 // five integers; that of RL.RESET is 1 or 0; that of RL.INSPECT the states, each as command
-// window-ms buckets used limit remaining, separated by commas, or the word none. An error is
+// window-ms parameter used limit remaining, separated by commas, or the word none. An error is
 // its text. A last word SHADOW applies any command to the key's shadow; the answer is the
 // engine's decision, so it begins with 0 if the request would have been denied.
 //

@@ -12,7 +12,7 @@ const Bucket Kind = 9
 
 func init() {
 	register(Bucket, algorithm{
-		name: "RL.BUCKET", windows: true, peek: 1,
+		name: "RL.BUCKET", windows: true, peek: 1, param: "refill",
 		mostParam: func(Window) int64 { return MaxLimit },
 		fresh:     func(*State) {}, usage: bucketUsage, charge: bucketCharge, room: bucketRoom, until: bucketUntil,
 		empty: bucketEmpty,

@@ -1,5 +1,7 @@
 package limit
 
+import "cmp"
+
 // Kind is the number of an algorithm on the wire to nodes and in stored records, where lua/x.lua has the same number.
 // A number is never reused for another algorithm. 5 to 7 are used for stored records and requests that are not
 // algorithms.
@@ -42,6 +44,10 @@ func (k Kind) Additive() bool { return k.Known() && algorithms[k].additive }
 // and in ns.
 func (k Kind) Rated() bool { return k < Kinds && algorithms[k].rate }
 
+// Param returns what the parameter of a spec of this kind is called where it is shown. It is buckets for kinds without
+// a parameter of their own, too.
+func (k Kind) Param() string { return cmp.Or(algorithms[k].param, "buckets") }
+
 // ParamFits reports whether a state with this window can have the parameter of s.
 func (s *Spec) ParamFits(w Window) bool {
 	most := int64(1)
@@ -59,6 +65,7 @@ type algorithm struct {
 	peek     int64  // the units that a request without cost asks for
 	rate     bool   // see Kind.Rated
 	windows  bool   // see Kind.Windowed
+	param    string // see Kind.Param
 
 	// mostParam returns the largest parameter of a state with a window; nil: 1.
 	mostParam func(w Window) int64

@@ -2,7 +2,7 @@ package limit
 
 import "time"
 
-// State has what a key has counted for one algorithm, window and number of buckets.
+// State has what a key has counted for one algorithm, window and parameter.
 type State struct {
 	Limit int64 // as last charged
 	Calls       // that charged it

@@ -1,7 +1,7 @@
 // Package memory is the embedded engine: it keeps state in this process, behind sharded locks. It runs when no backend
 // is configured, and decides for FAIL LOCAL while a node does not answer.
 //
-// A key is a record with a state for each algorithm, window and number of buckets of its requests (stripe.go). A
+// A key is a record with a state for each algorithm, window and parameter of its requests (stripe.go). A
 // decision finds the states, reads and charges them through package limit, and accounts for their memory (decide.go). A
 // key is dropped once it can no longer matter (expiry.go, heap.go). Few keys have holds and remembered ids (hold.go). A
 // multi-key request is decided under the locks of all its keys (multikey.go).

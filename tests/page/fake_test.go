@@ -109,7 +109,7 @@ type denial struct {
 type state struct {
 	Command   string  `json:"command"`
 	Window    int64   `json:"window_ms"`
-	Buckets   int64   `json:"buckets"`
+	Parameter param   `json:"parameter"`
 	Used      int64   `json:"used"`
 	Limit     int64   `json:"limit"`
 	Remaining int64   `json:"remaining"`
@@ -122,6 +122,9 @@ type state struct {
 	Lapsed    int64   `json:"lapsed"`
 	Shards    []shard `json:"shards"`
 }
+
+// param is the parameter of a state behind its name.
+type param map[string]int64
 
 type shard struct {
 	Shard int    `json:"shard"`
@@ -325,10 +328,10 @@ func showcase(t *testing.T) *fake {
 		})
 	}
 	f.states = []state{
-		{Command: "rl.slide", Window: 60_000, Buckets: 1, Used: 100_000, Limit: 100_000, Node: "10.0.0.11:6379", TTL: 60_000, Rate: 1_590, Shards: []shard{
+		{Command: "rl.slide", Window: 60_000, Parameter: param{"buckets": 1}, Used: 100_000, Limit: 100_000, Node: "10.0.0.11:6379", TTL: 60_000, Rate: 1_590, Shards: []shard{
 			{0, "10.0.0.11:6379", 0, 61_022, 0}, {1, "10.0.0.12:6379", 0, 19_480, 640}, {2, "10.0.0.11:6379", 12, 11_304, 710}, {3, "10.0.0.12:6379", 0, 8_182, 640},
 		}},
-		{Command: "rl.fixed", Window: 86_400_000, Buckets: 1, Used: 1_204_511, Limit: 5_000_000, Remaining: 3_795_489, Node: "10.0.0.11:6379", TTL: 41_000_000, Rate: 1_590},
+		{Command: "rl.fixed", Window: 86_400_000, Parameter: param{"buckets": 1}, Used: 1_204_511, Limit: 5_000_000, Remaining: 3_795_489, Node: "10.0.0.11:6379", TTL: 41_000_000, Rate: 1_590},
 	}
 	for i := range 300 {
 		p := busy(i)

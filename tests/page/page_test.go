@@ -74,8 +74,8 @@ func TestPageShowsWhatSHADOWWouldDeny(t *testing.T) {
 		f.shown.Keys = []key{{Key: "trial", ID: id("trial"), Rate: 8, Shadow: 1000, Limit: 10, Remaining: 3, Shards: 1, trial: 7}}
 		f.shown.Denials = []denial{{Time: f.now, Command: "rl.slide", Key: "trial", ID: id("trial"), Limit: 10, Window: 60_000, Used: 10, Shadow: true}}
 		f.states = []state{
-			{Command: "rl.slide", Window: 60_000, Buckets: 1, Used: 1, Limit: 2, Remaining: 1},
-			{Command: "rl.slide", Window: 60_000, Buckets: 1, Used: 3, Limit: 4, Remaining: 1, Shadow: true},
+			{Command: "rl.slide", Window: 60_000, Parameter: param{"buckets": 1}, Used: 1, Limit: 2, Remaining: 1},
+			{Command: "rl.slide", Window: 60_000, Parameter: param{"buckets": 1}, Used: 3, Limit: 4, Remaining: 1, Shadow: true},
 		}
 	})
 	p := open(t, f.URL, 1280, 900, "light")
@@ -122,16 +122,18 @@ func TestChosenKeyIsShown(t *testing.T) {
 	require.Equal(t, "tenant:42", p.text("#detail-key"))
 
 	f.set(func() {
-		f.states = []state{{Command: "rl.counter", Window: 10_000, Buckets: 10, Used: 3, Limit: 4, Remaining: 1}}
+		f.states = []state{{Command: "rl.counter", Window: 10_000, Parameter: param{"buckets": 10}, Used: 3, Limit: 4, Remaining: 1}}
 	})
 	p.sees("#states", "RL.COUNTER, 10 s, 10 sub-windows 3 of 4 used Remaining 1")
 	p.holds(`document.querySelectorAll('#states .state').length === 1 && document.querySelector('#states table').hidden`)
 	f.set(func() {
 		f.states[0].Held, f.states[0].Holds, f.states[0].Remaining, f.states[0].Lapsed = 1, 2, 0, 4
-		f.states = append(f.states, state{Command: "rl.acquire", Buckets: 1, Held: 3, Holds: 3, Limit: 5, Remaining: 2, Node: "a:1"})
+		f.states = append(f.states, state{Command: "rl.acquire", Parameter: param{"buckets": 1}, Held: 3, Holds: 3, Limit: 5, Remaining: 2, Node: "a:1"},
+			state{Command: "rl.bucket", Window: 1000, Parameter: param{"refill": 5000}, Used: 1, Limit: 2, Remaining: 1})
 	})
 	p.sees("#states .state:nth-child(1)", "3 of 4 used Remaining 0 Charges 0 /s Expires in 0 ms Node Held 1 by 2 reservations Lapsed 4")
 	p.sees("#states .state:nth-child(2)", "RL.ACQUIRE 3 of 5 slots held Remaining 2 Expires in 0 ms Node a:1 Held 3 by 3 leases Lapsed 0")
+	p.sees("#states .state:nth-child(3)", "RL.BUCKET, 1 s, refill 5,000 1 of 2 used")
 	f.set(func() { f.states = []state{} })
 	p.sees("#said", "Nothing is counted for this key now.")
 
