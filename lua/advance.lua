@@ -28,7 +28,6 @@ local PART = 8          -- a span is at most the shortest window divided by PART
 local LONGEST = 2000    -- ms of a span
 local PATIENCE = 4      -- an advance counts as silent when its span divided by PATIENCE has passed since its recall
 local CALM, LONG_CALM = 1000, 30000 -- ms of the first calm, and of the longest one
-local ABOUT = 7         -- the index in a spec after its cost
 local advance = {}
 lib.advance = advance
 
@@ -238,7 +237,7 @@ local function renew(rec, t, q, o, asked)
   for i = 1, q.count do shortest = min(shortest, q.windows[i]) end
   local span = min(asked.span, floor(shortest / PART), LONGEST)
   for _, other in ipairs(t.out) do -- the answer with the one that it has may still be under way
-    mine = mine or other.proxy == asked.proxy and sub(other.spec, ABOUT) == q.about
+    mine = mine or other.proxy == asked.proxy and sub(other.spec, lib.messages.FLAGS_AT) == q.about
   end
   if o and o.recalled > 0 or not o and (mine or asked.account or #t.out >= MOST or rec.lease) then return o, uses end
   if asked.want == 0 or span == 0 or calm(rec.key, clock) then
