@@ -19,8 +19,8 @@ local lib = ...
 
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
 local max, min, floor, huge = math.max, math.min, math.floor, math.huge
-local layout, record, lease, spec, holds = lib.layout, lib.record, lib.lease, lib.spec, lib.holds
-local ADVANCES = layout.ADVANCES
+local schema, record, lease, spec, holds = lib.schema, lib.record, lib.lease, lib.spec, lib.holds
+local ADVANCES = schema.ADVANCES
 local MOST = 64         -- advances of a key
 local RESERVE = 16      -- the home keeps the limit divided by RESERVE
 local PAYS = 8          -- the fewest requests for which units are advanced
@@ -48,7 +48,7 @@ local function keep(rec, t)
     local q = spec.of(o.spec)
     for i, name in ipairs(q.names) do
       local life = q.algorithm.drains and q.limits[i] / q.parameter * q.windows[i] or lease.life(name)
-      ending = max(ending, o.deadline + min(life, layout.DRAIN) + math.ceil(q.windows[i] / 65536))
+      ending = max(ending, o.deadline + min(life, schema.DRAIN) + math.ceil(q.windows[i] / 65536))
     end
   end
   if not st then
@@ -300,7 +300,7 @@ function advance.out(rec) return rec.advances and #rec.advanced.out > 0 and rec.
 
 -- describe adds to the message `inspected` about a state what is advanced of it.
 function advance.describe(rec, st, m)
-  each(rec, pack(layout.STATE, st.kind % layout.HOLDS, st.parameter, st.window), function(o)
+  each(rec, pack(schema.STATE, st.kind % schema.HOLDS, st.parameter, st.window), function(o)
     m.advanced, m.advances = m.advanced + o.units, m.advances + 1
   end)
 end

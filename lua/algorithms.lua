@@ -92,4 +92,4 @@ function lib.register(algorithm)
 end
 
 -- is_window reports whether a window has a valid length.
-function lib.is_window(_, window) return window >= 1 and window <= lib.layout.YEAR end
+function lib.is_window(_, window) return window >= 1 and window <= lib.schema.YEAR end

@@ -8,7 +8,7 @@ local lib = ...
 
 local max, min, floor, ceil, fmod = math.max, math.min, math.floor, math.ceil, math.fmod
 local unpack, pack = struct.unpack, struct.pack
-local DRAIN = lib.layout.DRAIN
+local DRAIN = lib.schema.DRAIN
 local FIELDS = '>I6I4I6I2I5' -- last, rate; when the bucket is full: the ms, the us beyond it, and the fraction of one
 local MOST = 2e12 -- tokens that are missing, at most, in a reply
 local FILL = 4611686018427387 -- us in which a bucket may fill, at most: limit.MaxFill in Go

@@ -9,9 +9,9 @@
 local lib = ...
 
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
-local min, floor, ceil, rep = math.min, math.floor, math.ceil, lib.layout.rep
-local layout, record, rate_at, charged = lib.layout, lib.record, lib.rate.at, lib.rate.charged
-local BYTES, WRAP, SHIFT, ask = layout.COUNTER_BYTES, layout.COUNTER_WRAP, layout.SHIFT, lib.ask
+local min, floor, ceil, rep = math.min, math.floor, math.ceil, lib.schema.rep
+local schema, record, rate_at, charged = lib.schema, lib.record, lib.rate.at, lib.rate.charged
+local BYTES, WRAP, SHIFT, ask = schema.COUNTER_BYTES, schema.COUNTER_WRAP, schema.SHIFT, lib.ask
 local FIELDS = 16 -- bytes
 local MOST = 1000 -- sub-windows per window
 
@@ -222,7 +222,7 @@ function counter.straight(q, s, at, begin, requests, head)
       last, calls, rest = unpack('>I6I4I6', s, at)
     end
     if last > now then
-      if q.only_by_clock or last > clock + layout.YEAR then return end
+      if q.only_by_clock or last > clock + schema.YEAR then return end
       now = last
     end
   end

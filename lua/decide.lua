@@ -28,15 +28,15 @@ local lib = ...
 
 local call, unpack, pack, sub = redis.call, struct.unpack, struct.pack, string.sub
 local min, max, floor, concat = math.min, math.max, math.floor, table.concat
-local layout, record, rate, gcra, spec, holds, lease, home, shard, advance =
-  lib.layout, lib.record, lib.rate, lib.gcra, lib.spec, lib.holds, lib.lease, lib.home, lib.shard, lib.advance
+local schema, record, rate, gcra, spec, holds, lease, home, shard, advance =
+  lib.schema, lib.record, lib.rate, lib.gcra, lib.spec, lib.holds, lib.lease, lib.home, lib.shard, lib.advance
 local ask, messages = lib.ask, lib.messages
 local AT_HOME, AT_SHARD, HELD, STATUS = messages.AT_HOME, messages.AT_SHARD, messages.HELD, messages.STATUS
 local ADMITTED, DENIED, BESIDE, HOMES, SHARDS =
   messages.ADMITTED, messages.DENIED, messages.BESIDE, messages.HOMES, messages.SHARDS
-local RESET, SLIDE, HOLDS = layout.RESET, lib.slide.kind, layout.HOLDS
-local YEAR, UNITS, DELAY = layout.YEAR, layout.UNITS, layout.DELAY
-local SHIFT, SLOTS_AT, ENDING_AT, SUMMARY_AT = layout.SHIFT, layout.SLOTS_AT, layout.ENDING_AT, layout.SUMMARY_AT
+local RESET, SLIDE, HOLDS = schema.RESET, lib.slide.kind, schema.HOLDS
+local YEAR, UNITS, DELAY = schema.YEAR, schema.UNITS, schema.DELAY
+local SHIFT, SLOTS_AT, ENDING_AT, SUMMARY_AT = schema.SHIFT, schema.SLOTS_AT, schema.ENDING_AT, schema.SUMMARY_AT
 
 -- clock_of returns the clock in whole ms, which it also sets for straight functions, as it sets the ns beyond it for
 -- rates: the node's own time, or the one given, as in tests, which is ms, or ms.ns with 6 digits of ns.
@@ -253,7 +253,7 @@ local function fast_path(q, key, s, requests)
   elseif sub(s, 1, d.bytes) ~= d.text then
     d, place = spec.place(q, key, s)
     -- s may end within the areas. lib.entry reads the fields in it afterwards.
-    if q.areas and #s >= max(d.head, layout.INLINE) and #s < d.inline then s = call('GETRANGE', key, '0', d.last) end
+    if q.areas and #s >= max(d.head, schema.INLINE) and #s < d.inline then s = call('GETRANGE', key, '0', d.last) end
   end
   if not place or #s < d.head and s ~= '' then return end
   local long = q.areas and #s >= d.inline

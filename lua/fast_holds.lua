@@ -6,11 +6,11 @@ local lib = ...
 
 local call, unpack, pack, format = redis.call, struct.unpack, struct.pack, string.format
 local sub, byte, max, min = string.sub, string.byte, math.max, math.min
-local layout, messages, record, rate, slide, holds, ask =
-  lib.layout, lib.messages, lib.record, lib.rate, lib.slide, lib.holds, lib.ask
-local SLIDE, CONCURRENCY, ENTRY, CELL = slide.kind, holds.CONCURRENCY, layout.ENTRY_BYTES, layout.CELL_BYTES
-local HEAD, NAME, SHIFT, FIELDS = layout.HEAD_BYTES, layout.NAME_BYTES, layout.SHIFT, slide.fields().bytes
-local LAST = tostring(layout.INLINE + layout.INLINE_MORE - 1) -- the last byte of an inline record with two states
+local schema, messages, record, rate, slide, holds, ask =
+  lib.schema, lib.messages, lib.record, lib.rate, lib.slide, lib.holds, lib.ask
+local SLIDE, CONCURRENCY, ENTRY, CELL = slide.kind, holds.CONCURRENCY, schema.ENTRY_BYTES, schema.CELL_BYTES
+local HEAD, NAME, SHIFT, FIELDS = schema.HEAD_BYTES, schema.NAME_BYTES, schema.SHIFT, slide.fields().bytes
+local LAST = tostring(schema.INLINE + schema.INLINE_MORE - 1) -- the last byte of an inline record with two states
 local NO_CELL, NO_HELD = string.rep('\0', CELL), string.rep('\0', holds.form.bytes)
 local fast_holds = {}
 lib.fast_holds = fast_holds
@@ -22,7 +22,7 @@ lib.fast_holds = fast_holds
 local function forms_of(q)
   local forms = {}
   if q.kind ~= SLIDE and q.kind ~= CONCURRENCY or q.count > 1 or q.shard or q.limit > 1e12 then return forms end
-  local log, held = q.pairs, pack('>B', layout.HOLDS + q.kind) .. sub(q.pairs, 2)
+  local log, held = q.pairs, pack('>B', schema.HOLDS + q.kind) .. sub(q.pairs, 2)
   local function form(names, count, has_held, has_log)
     local d = record.new(names, count)
     local f = { head = d.text, inline = d.inline, held = has_held and d.at[1], log = has_log and d.at[count],
@@ -32,7 +32,7 @@ local function forms_of(q)
   end
   forms.held, forms.log, forms.both = form(held, 1, true, false), form(log, 1, false, true),
     form(held .. log, 2, true, true)
-  forms[''] = { head = '', inline = layout.INLINE, held = false, log = false, begin = 1 }
+  forms[''] = { head = '', inline = schema.INLINE, held = false, log = false, begin = 1 }
   return forms
 end
 
@@ -76,10 +76,10 @@ local function read(q, key, clock, release)
   local count, slots = held.cells, held.slots
   if form.held then
     local others = held[UNITS[not release]] + held[LATEST[not release]]
-    if held.last > clock or count > 0 and held.next <= clock or others > 0 or held[UNITS[release]] > layout.UNITS then
+    if held.last > clock or count > 0 and held.next <= clock or others > 0 or held[UNITS[release]] > schema.UNITS then
       return false
     end
-    if count > slots or slots > layout.CELLS or count < slots and not long then return false end
+    if count > slots or slots > schema.CELLS or count < slots and not long then return false end
     entries = cells + slots * CELL
     if count > 0 then was = matters_until(held[LATEST[release]]) end
     if long and cells + count * CELL > #s + 1 then
@@ -101,7 +101,7 @@ end
 
 -- cell_of packs a cell.
 local function cell_of(deadline, units, in_cell)
-  return pack(layout.CELL, deadline, seen.release and 0 or units, seen.release and units or 0, in_cell)
+  return pack(schema.CELL, deadline, seen.release and 0 or units, seen.release and units or 0, in_cell)
 end
 
 -- write stores a changed cell, the fields of the held units and, of an inline record, the log. The cell belongs at

@@ -3,7 +3,7 @@ local lib = ...
 
 local unpack, pack = struct.unpack, struct.pack
 local rate_at, charged = lib.rate.at, lib.rate.charged
-local YEAR, UNITS, SHIFT, ask = lib.layout.YEAR, lib.layout.UNITS, lib.layout.SHIFT, lib.ask
+local YEAR, UNITS, SHIFT, ask = lib.schema.YEAR, lib.schema.UNITS, lib.schema.SHIFT, lib.ask
 local FIELDS = '>I6I4I6' -- last, rate, the units in the window of last
 
 local fixed = lib.register({

@@ -10,7 +10,7 @@ local max, min, floor, ceil = math.max, math.min, math.floor, math.ceil
 local unpack, pack = struct.unpack, struct.pack
 local rate_at, charged = lib.rate.at, lib.rate.charged
 local NS, MOST = 1000000, 2 ^ 48 - 1 -- ns per ms; the largest usage that fits into a reply
-local YEAR, DRAIN, SHIFT, ask = lib.layout.YEAR, lib.layout.DRAIN, lib.layout.SHIFT, lib.ask
+local YEAR, DRAIN, SHIFT, ask = lib.schema.YEAR, lib.schema.DRAIN, lib.schema.SHIFT, lib.ask
 
 -- last, rate; the ms, and the ns beyond it, at which all charged units have drained; the ns between units.
 local FIELDS = '>I6I4I6I3I8'
@@ -59,7 +59,7 @@ function gcra.asked(q, text, at)
   q.interval, q.limits[1] = unpack(lib.messages.INTERVAL, text, at)
   q.needs = q.cost -- may be 0: then it is denied only while more than the limit is in use
   q.count, q.windows[1] = 1, 0
-  q.pairs = pack(lib.layout.NAME, q.kind, q.parameter, 0, min(q.limits[1], 1e12))
+  q.pairs = pack(lib.schema.NAME, q.kind, q.parameter, 0, min(q.limits[1], 1e12))
 end
 
 function gcra.matters_until(st) return st.beyond > 0 and st.drained or st.drained - 1 end

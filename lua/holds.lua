@@ -9,8 +9,8 @@ local lib = ...
 
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
 local max, min, floor, zeros = math.max, math.min, math.floor, string.rep
-local layout, record, rate, slide = lib.layout, lib.record, lib.rate, lib.slide
-local HOLDS, SLIDE, CELL = layout.HOLDS, slide.kind, layout.CELL_BYTES
+local schema, record, rate, slide = lib.schema, lib.record, lib.rate, lib.slide
+local HOLDS, SLIDE, CELL = schema.HOLDS, slide.kind, schema.CELL_BYTES
 local SPARE = 16 -- spare cells in the area of a patched record
 local MOST_LEASES = 65536 -- of RL.ACQUIRE on one key
 local FINE, COARSE = 6, 3 -- deadlines are rounded up by at most 2^-6 of the TTL; by 2^-3 in a crowded window
@@ -138,7 +138,7 @@ local function change(st, rec, deadline, charge, release, n)
   if min(charged, released, held, st.charge, st.release, st.holds) < 0 or held == 0 and charged + released > 0 then
     record.damaged(rec.key, 'holds that do not add up')
   end
-  if held > 0 then cell = pack(layout.CELL, deadline, charged, released, held) end
+  if held > 0 then cell = pack(schema.CELL, deadline, charged, released, held) end
   keep(st, rec, sub(s, 1, at - 1) .. cell .. sub(s, rest))
   if n > 0 then
     local latest_of = charge > 0 and 'last_charge' or 'last_release'

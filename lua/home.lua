@@ -13,8 +13,8 @@ local lib = ...
 
 local pack, sub, byte = struct.pack, string.sub, string.byte
 local max, min, floor = math.max, math.min, math.floor
-local layout, messages, record, lease, holds = lib.layout, lib.messages, lib.record, lib.lease, lib.holds
-local HOME, STATE, LEASE = layout.HOME, layout.STATE_BYTES, lease.LEASE
+local schema, messages, record, lease, holds = lib.schema, lib.messages, lib.record, lib.lease, lib.holds
+local HOME, STATE, LEASE = schema.HOME, schema.STATE_BYTES, lease.LEASE
 local GRACE = 20  -- ms that a loan has to arrive before its shard is lent more
 local SCARCE = 32 -- nothing is lent when less than the limit divided by SCARCE is left
 local home = {}
@@ -169,7 +169,7 @@ local function out_of(h, q, l, held)
   for _, other in ipairs(h.lent) do
     for _ in pairs(other ~= l and other.out or {}) do all = all + 1 end
   end
-  if names <= layout.STATES and all <= lease.NAMES then return out end
+  if names <= schema.STATES and all <= lease.NAMES then return out end
 end
 
 -- lend lends to the shard that refused, on top of what it has. It returns the message `loan`, if it lends.
@@ -290,7 +290,7 @@ local function answer(rec, q, asked, with_id)
   local units = granted * q.cost
   if units > 0 then (with_id and lib.by_id.take or lib.charge)(rec, q, states, units) end
   for i = 1, q.count do
-    if q.limits[i] - room[i] > layout.UNITS then record.damaged(rec.key, 'what it counts does not add up') end
+    if q.limits[i] - room[i] > schema.UNITS then record.damaged(rec.key, 'what it counts does not add up') end
   end
   local m = { clock = clock, held = rec.held or false, lent = loaned(rec, h, q, states),
     decision = { granted = granted, recalls = recalls, loan = loan } }

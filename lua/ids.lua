@@ -19,7 +19,7 @@ local lib = ...
 
 local call, unpack, pack, sub, find = redis.call, struct.unpack, struct.pack, string.sub, string.find
 local max = math.max
-local layout, record = lib.layout, lib.record
+local schema, record = lib.schema, lib.record
 local BUCKETS, FRONT, HOLD = 4096, 23, 12
 local COUNTS, ENTRY, HELD = '>I3I3I3I6I6', '>BI6I2', '>BI5I6' -- n; an entry after the digest, and of a hold after that
 local DIGEST = 14  -- bytes of the digest in an entry
@@ -28,7 +28,7 @@ local LOOKS = 64   -- entries after which a sweep ends
 local MOST = 65536 -- ids of one kind
 local CROWD = 96   -- ids in one bucket
 local NAMES = { 'ids', 'reservations', 'leases' }
-local YEAR, ONCE, LEASE = layout.YEAR, 1, 3
+local YEAR, ONCE, LEASE = schema.YEAR, 1, 3
 local ids = { ONCE = ONCE, LEASE = LEASE } -- kinds
 lib.ids = ids
 
@@ -55,7 +55,7 @@ ids.id = id
 -- id's own, it also removes the id's entry, and reads it into memory unless it has expired. It subtracts what it
 -- removes from the counts.
 local function sift(s, now, own)
-  if #s > layout.BUCKET_BYTES then record.damaged(id.key, 'a bucket of ' .. #s .. ' bytes of ids') end
+  if #s > schema.BUCKET_BYTES then record.damaged(id.key, 'a bucket of ' .. #s .. ' bytes of ids') end
   local at, from, left, count, place = 1, 1, '', 0, own and find(s, id.digest, 1, true)
   while at <= #s do
     local k, till, bytes = unpack(ENTRY, s, at + DIGEST)

@@ -8,7 +8,7 @@
 local lib = ...
 
 local max, floor = math.max, math.floor
-local record, rate, HOLDS = lib.record, lib.rate.at, lib.layout.HOLDS
+local record, rate, HOLDS = lib.record, lib.rate.at, lib.schema.HOLDS
 local NOTHING = { last = -1, rate = 0, charge = 0, release = 0, holds = 0, lapsed = 0 } -- in place of held units
 
 lib.inspect = record.guarded(function(key, clock)

@@ -16,9 +16,9 @@ local lib = ...
 
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
 local max, ceil, zeros = math.max, math.ceil, string.rep
-local layout, record = lib.layout, lib.record
-local HOME, SHARD = layout.HOME, layout.SHARD
-local UNITS, NAME, STATE, DIGEST = layout.UNITS, layout.NAME_BYTES, layout.STATE_BYTES, layout.DIGEST_BYTES
+local schema, record = lib.schema, lib.record
+local HOME, SHARD = schema.HOME, schema.SHARD
+local UNITS, NAME, STATE, DIGEST = schema.UNITS, schema.NAME_BYTES, schema.STATE_BYTES, schema.DIGEST_BYTES
 local PAD = 64
 local lease = {
   LEASE = 1000,  -- ms that a loan lasts, counted from before it was requested
@@ -30,7 +30,7 @@ lib.lease = lease
 -- The fields of a lease record. size, slots: the bytes of the digest and the packed table, and of the padded area.
 -- ending: the last ms at which the lease record matters. A lease record is not charged: last and rate stay 0.
 local form = {
-  bytes = 12 + layout.SUMMARY_BYTES, slot = 1,
+  bytes = 12 + schema.SUMMARY_BYTES, slot = 1,
   read = function(st, s, at)
     st.last, st.rate, st.size, st.slots, st.ending, st.summary = 0, 0, unpack('>I3I3I6c43', s, at)
   end,
@@ -45,7 +45,7 @@ end
 
 -- life returns for how long, in ms, a unit may count after it is admitted, without the rounding of a log's grid.
 function lease.life(name)
-  local kind, parameter, window = unpack(layout.STATE, name)
+  local kind, parameter, window = unpack(schema.STATE, name)
   local life = lib.algorithms[kind].life
   return life and life(parameter, window) or window
 end
@@ -61,7 +61,7 @@ end
 -- used returns the units in use of a state, the ms until the first of them no longer counts, and the state, if there is
 -- one.
 function lease.used(rec, name, strict)
-  local kind, parameter, window = unpack(layout.STATE, name)
+  local kind, parameter, window = unpack(schema.STATE, name)
   local st = record.find(kind, parameter, window)
   if not st or st.kind == HOME or st.kind == SHARD then return 0, 0 end
   local used = lib.algorithms[kind].usage(st, rec, strict)
@@ -72,7 +72,7 @@ end
 function lease.first(rec, st, used, strict)
   if used <= 0 then return 0 end
   local ms = lib.holds.room_at(st, rec, 1, used - 1, strict) - rec.clock
-  if used > UNITS or ms > layout.DELAY then record.damaged(rec.key, 'what it counts does not add up') end
+  if used > UNITS or ms > schema.DELAY then record.damaged(rec.key, 'what it counts does not add up') end
   return max(ms, 1)
 end
 
@@ -82,7 +82,7 @@ local function digest(packed) return sub(redis.sha1hex(packed), 1, DIGEST) end
 -- read returns the table in a state's area, or nothing if it is not as write has stored it. No other number in a table
 -- is checked.
 function lease.read(st)
-  if st.size > st.slots or st.slots > layout.LEASE_BYTES then return end
+  if st.size > st.slots or st.slots > schema.LEASE_BYTES then return end
   local s = record.area(st)
   local packed = sub(s, DIGEST + 1, st.size)
   if digest(packed) == sub(s, 1, DIGEST) then return cmsgpack.unpack(packed) end
@@ -113,7 +113,7 @@ end
 -- and its numbers must not be negative; otherwise it is empty, and only the slow path can answer.
 local function summarize(kind, t, says)
   if #t.pairs ~= NAME or says.bound < 0 or says.offset < 0 or says.till < says.from then
-    return zeros('\0', layout.SUMMARY_BYTES)
+    return zeros('\0', schema.SUMMARY_BYTES)
   end
   local flags = (t.strict and 1 or 0) + (kind == SHARD and 2 or 0)
   return pack('>Bc16I6I6I6I6I2', flags, t.pairs, says.bound, says.offset, says.from, says.till, t.shards or 0)

@@ -1,9 +1,9 @@
 // Package lua has the code that runs on a Redis node: one library of Redis Functions, joined from the Lua files in
-// this folder. layout.lua has the format of the stored records, and messages.lua that of the messages between rlproxy
+// this folder. schema.lua has the format of the stored records, and messages.lua that of the messages between rlproxy
 // and the functions. Each algorithm has a file that registers it, see algorithms.lua. The functions that rlproxy
 // calls are described in decide.lua, admit.lua, settle.lua, each.lua, all.lua, home.lua, shard.lua and inspect.lua.
 // If a description begins with ARGV[2], KEYS[1] is the stored key, and ARGV[1] is the clock, see record.guarded.
-// Begin with layout.lua, messages.lua, record.lua and decide.lua.
+// Begin with schema.lua, messages.lua, record.lua and decide.lua.
 //
 // Every file is a chunk of its own, which gets the library's table and adds its functions to it. The files are joined
 // unchanged, comments included. A node has none of the modules that they use while it loads a library, so the files
@@ -27,7 +27,7 @@ var files embed.FS
 
 // The files that are not algorithms, each after those that it needs: before the algorithms, and after them.
 var (
-	before = []string{"layout", "messages", "algorithms", "record", "rate"}
+	before = []string{"schema", "messages", "algorithms", "record", "rate"}
 	after  = []string{
 		"spec", "holds", "ids", "lease", "home", "advance", "shard", "decide", "fast_holds", "admit", "settle", "each",
 		"all", "inspect",

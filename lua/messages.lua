@@ -43,7 +43,7 @@
 -- home: a home's decision and what it knows
 --   clock        clock
 --   rate         count      calls per second that charge, at the home
---   shards       count      in the layout; 0: nothing is lent
+--   shards       count      of the key; 0: nothing is lent
 --   held         flag       whether the key has held units
 --   lapsed       count      holds that had lapsed and that this call removed
 --   decision     decision

@@ -82,7 +82,7 @@ func TestAlgorithmsAreTheSameInGo(t *testing.T) {
 // Statuses and the kinds that are not algorithms have the same numbers in Go.
 func TestNumbersAreTheSameInGo(t *testing.T) {
 	var text []byte
-	for _, name := range []string{"layout.lua", "messages.lua"} {
+	for _, name := range []string{"schema.lua", "messages.lua"} {
 		part, err := os.ReadFile(name)
 		require.NoError(t, err)
 		text = append(text, part...)
@@ -113,9 +113,9 @@ func TestBoundsAreTheSameInGo(t *testing.T) {
 		file, name string
 		most       int
 	}{
-		{"layout.lua", "STATES", engine.MaxStates},
+		{"schema.lua", "STATES", engine.MaxStates},
 		{"counter.lua", "MOST", limit.MaxBuckets},
-		{"layout.lua", "YEAR", limit.MaxWindow},
+		{"schema.lua", "YEAR", limit.MaxWindow},
 		{"lease.lua", "SHARDS", engine.MaxShards},
 		{"ids.lua", "MOST", engine.MaxIDs},
 		{"holds.lua", "MOST", engine.MaxHolds},

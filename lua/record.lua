@@ -1,4 +1,4 @@
--- record.lua: reads and writes the stored record of one client key, and finds states in it. layout.lua has the format.
+-- record.lua: reads and writes the stored record of one client key, and finds states in it. schema.lua has the format.
 --
 -- The slow path uses this file as follows:
 --   local rec = record.open(key, clock)      reads the record into memory: load checks it and reads the fields at the
@@ -18,11 +18,11 @@ local lib = ...
 
 local call, unpack, pack = redis.call, struct.unpack, struct.pack
 local sub, format, concat, max = string.sub, string.format, table.concat, math.max
-local layout = lib.layout
-local HEAD, NAME, STATE, ENTRY = layout.HEAD_BYTES, layout.NAME_BYTES, layout.STATE_BYTES, layout.ENTRY_BYTES
-local HOME, SHARD, ADVANCES = layout.HOME, layout.SHARD, layout.ADVANCES
+local schema = lib.schema
+local HEAD, NAME, STATE, ENTRY = schema.HEAD_BYTES, schema.NAME_BYTES, schema.STATE_BYTES, schema.ENTRY_BYTES
+local HOME, SHARD, ADVANCES = schema.HOME, schema.SHARD, schema.ADVANCES
 local algorithms = lib.algorithms
-local STATES, YEAR, HOLDS, LINGER = layout.STATES, layout.YEAR, layout.HOLDS, layout.LINGER
+local STATES, YEAR, HOLDS, LINGER = schema.STATES, schema.YEAR, schema.HOLDS, schema.LINGER
 -- bytes of a record from which on it is not rewritten to drop or to add a state, if that can be avoided
 local LONG = 16384
 local SPARE = 8 -- the most states that have ended and stay when such a record is rewritten
@@ -115,11 +115,11 @@ local directory_of = record.cache(1000, function(s, key)
   local count = (#s - HEAD) / NAME
   local d = { text = s, bytes = #s, count = count, kinds = {}, limits = {}, names = {}, at = {},
     keep = {}, lives = {}, slots = {}, area = {}, states = {}, offsets = {}, twins = {}, lease = false,
-    advances = false, inline = layout.INLINE + layout.INLINE_MORE * max(count - 1, 0) }
+    advances = false, inline = schema.INLINE + schema.INLINE_MORE * max(count - 1, 0) }
   local at, held = #s + 1, false
   for i = 1, count do
     local from = HEAD + (i - 1) * NAME
-    local kind, parameter, window, limit = unpack(layout.NAME, s, from + 1)
+    local kind, parameter, window, limit = unpack(schema.NAME, s, from + 1)
     local algorithm = algorithms[kind]
     if not algorithm then record.damaged(key, 'a state of unknown kind ' .. kind) end
     if not algorithm.valid(parameter, window) then record.damaged(key, 'a state without a window') end
@@ -149,13 +149,13 @@ local directory_of = record.cache(1000, function(s, key)
 end)
 
 -- new returns the directory of a record with `count` states; names is that of each.
-function record.new(names, count) return directory_of(pack('>BI2', layout.VERSION, count) .. names, '') end
+function record.new(names, count) return directory_of(pack('>BI2', schema.VERSION, count) .. names, '') end
 
 -- directory returns the directory of the record that begins with s, and s, or more of the record if s ends within it.
 function record.directory(key, s)
   if #s < HEAD then record.damaged(key, 'it has ' .. #s .. ' bytes') end
   local version, count = unpack('>BI2', s)
-  if version ~= layout.VERSION then
+  if version ~= schema.VERSION then
     error({ err = about(key, 'not of this version of rlproxy') })
   end
   if count > 2 * STATES + 1 then record.damaged(key, 'it has ' .. count .. ' states') end
@@ -198,7 +198,7 @@ local ZEROS = string.rep('\0', 64) -- as many as any fields have bytes
 function record.state(kind, parameter, window)
   local st = blank(kind, parameter, window)
   st.fields.read(st, ZEROS, 1)
-  st.area = st.area or layout.rep('\0', area_bytes(st))
+  st.area = st.area or schema.rep('\0', area_bytes(st))
   return st
 end
 
@@ -224,7 +224,7 @@ function record.load(key, clock, s, d)
     d, s = record.directory(key, s)
     rec.directory = d
   end
-  if #s >= layout.INLINE and #s < d.inline then s = call('GETRANGE', key, '0', d.inline - 1) end
+  if #s >= schema.INLINE and #s < d.inline then s = call('GETRANGE', key, '0', d.inline - 1) end
   if #s < d.head then record.damaged(key, 'it ends within its fields') end
   local now, begin, inline = clock, d.head + 1, #s < d.inline
   rec.text, rec.inline = s, inline
@@ -235,19 +235,19 @@ function record.load(key, clock, s, d)
     st.limit, st.begin, st.held, st.asked = d.limits[i], begin, false, false
     begin = begin + area_bytes(st)
     if kind == lib.slide.kind then
-      if st.count > st.slots or st.first >= st.slots or st.slots > layout.SLOTS then
+      if st.count > st.slots or st.first >= st.slots or st.slots > schema.SLOTS then
         record.damaged(key, 'a log of ' .. st.slots .. ' slots')
       end
-      if st.newest > st.last + layout.GRID then record.damaged(key, 'an admission after the newest charge') end
+      if st.newest > st.last + schema.GRID then record.damaged(key, 'an admission after the newest charge') end
     elseif kind > HOLDS and st.cells > 0 then
-      if st.cells > st.slots or st.slots > layout.CELLS or st.charge + st.release > layout.UNITS then
+      if st.cells > st.slots or st.slots > schema.CELLS or st.charge + st.release > schema.UNITS then
         record.damaged(key, st.cells .. ' deadlines of holds')
       end
       rec.held = true
     end
     if i == d.lease then
       rec.lease = st
-      if st.slots > layout.LEASE_BYTES or st.ending > clock + 2 * layout.DELAY then
+      if st.slots > schema.LEASE_BYTES or st.ending > clock + 2 * schema.DELAY then
         record.damaged(key, 'a lease record without its table')
       end
       if st.ending < clock then rec.rewrite = true end -- drops the lease record
@@ -266,7 +266,7 @@ end
 
 -- open reads a key's record into memory.
 function record.open(key, clock)
-  return record.load(key, clock, call('GETRANGE', key, '0', layout.INLINE - 1))
+  return record.load(key, clock, call('GETRANGE', key, '0', schema.INLINE - 1))
 end
 
 -- find returns the state with this kind, parameter and window, if the record has one.
@@ -284,7 +284,7 @@ local function windows()
   local seen, n = {}, 0
   for i = 1, rec.count do
     local st = rec[i]
-    local name = pack(layout.STATE, st.kind % HOLDS, st.parameter, st.window)
+    local name = pack(schema.STATE, st.kind % HOLDS, st.parameter, st.window)
     if st ~= rec.lease and st ~= rec.advances and not seen[name] and (st.asked or matters(st)) then
       seen[name], n = true, n + 1
     end
@@ -386,7 +386,7 @@ local function directory_now()
   if not changed then return d end
   for i = 1, rec.count do
     local st = rec[i]
-    pieces[i] = pack(layout.NAME, st.kind, st.parameter, st.window, st.limit)
+    pieces[i] = pack(schema.NAME, st.kind, st.parameter, st.window, st.limit)
   end
   return record.new(concat(pieces, '', 1, rec.count), rec.count)
 end
@@ -427,7 +427,7 @@ local function compose()
     if st.kind == lib.slide.kind then
       local room = math.floor(st.count / 8) + 8
       st.slots = st.count + room
-      pieces[count + 1 + i] = pieces[count + 1 + i] .. layout.rep('\0', room * ENTRY)
+      pieces[count + 1 + i] = pieces[count + 1 + i] .. schema.rep('\0', room * ENTRY)
     end
   end
   fields()

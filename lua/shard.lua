@@ -7,8 +7,8 @@ local lib = ...
 
 local pack = struct.pack
 local max, min, floor, concat = math.max, math.min, math.floor, table.concat
-local layout, record, lease = lib.layout, lib.record, lib.lease
-local SHARD, LEASE = layout.SHARD, lease.LEASE
+local schema, record, lease = lib.schema, lib.record, lib.lease
+local SHARD, LEASE = schema.SHARD, lease.LEASE
 local shard = {}
 lib.shard = shard
 

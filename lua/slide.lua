@@ -9,10 +9,10 @@ local lib = ...
 local call, unpack, pack, sub, format = redis.call, struct.unpack, struct.pack, string.sub, string.format
 local min, floor, ceil = math.min, math.floor, math.ceil
 local bytes, rate_at, charged = lib.record.bytes, lib.rate.at, lib.rate.charged
-local ENTRY, TOTAL_AT, FIELDS = lib.layout.ENTRY_BYTES, lib.layout.TOTAL_AT, 37 -- bytes
-local WRAP, SHIFT = lib.layout.WRAP, lib.layout.SHIFT
+local ENTRY, TOTAL_AT, FIELDS = lib.schema.ENTRY_BYTES, lib.schema.TOTAL_AT, 37 -- bytes
+local WRAP, SHIFT = lib.schema.WRAP, lib.schema.SHIFT
 local YEAR, UNITS, DELAY, SLOTS, GRID =
-  lib.layout.YEAR, lib.layout.UNITS, lib.layout.DELAY, lib.layout.SLOTS, lib.layout.GRID
+  lib.schema.YEAR, lib.schema.UNITS, lib.schema.DELAY, lib.schema.SLOTS, lib.schema.GRID
 local record, ask = lib.record, lib.ask
 local AHEAD = 32 * ENTRY -- bytes read at a time from the ring of a patched record
 local FRONT = 16 -- oldest entries that the fast path of a patched record looks at

@@ -2,8 +2,8 @@
 local lib = ...
 
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
-local layout, record = lib.layout, lib.record
-local RESET = layout.RESET
+local schema, record = lib.schema, lib.record
+local RESET = schema.RESET
 local messages = lib.messages
 local NONE = { text = '', bytes = -1, names = {} } -- stands for a directory that no record has
 local spec = {}
@@ -17,8 +17,8 @@ local function windows_of(q, text, from)
     q.count, q.windows[i], q.limits[i], q.longest = i, window, limit, math.max(q.longest, window)
     q.each[i] = { window = window, limit = limit, needs = q.needs, cost = q.cost, parameter = q.parameter,
       strict = q.strict, only_by_clock = true }
-    q.names[i] = pack(layout.STATE, q.kind, q.parameter, window)
-    q.pairs = q.pairs .. pack(layout.NAME, q.kind, q.parameter, window, limit)
+    q.names[i] = pack(schema.STATE, q.kind, q.parameter, window)
+    q.pairs = q.pairs .. pack(schema.NAME, q.kind, q.parameter, window, limit)
   end
 end
 
@@ -52,7 +52,7 @@ spec.of = record.cache(1000, function(text)
     kind = kind, parameter = parameter, algorithm = lib.algorithms[kind], count = 0, windows = {}, limits = {},
     names = {}, each = {}, window = 0, limit = 0, longest = 0, interval = 0, pairs = '',
     about = sub(text, messages.FLAGS_AT), prefixed = pack(messages.LENGTH, #text) .. text, straight = false,
-    fresh = NONE, directory = NONE, place = false, last = tostring(layout.INLINE - 1), only_by_clock = false,
+    fresh = NONE, directory = NONE, place = false, last = tostring(schema.INLINE - 1), only_by_clock = false,
     areas = false, forms = false }
   if kind == RESET or #text < messages.WINDOWS_AT then return q end
   if not q.algorithm or not q.algorithm.charge then

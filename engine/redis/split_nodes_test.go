@@ -265,7 +265,7 @@ func TestSplitByLoad(t *testing.T) {
 	require.Equal(t, 2, shards("rule:a"))
 
 	// The engine's clock runs ahead. The nodes' do not: their rates fall by themselves. The engine may
-	// still know the layout, because the home reports what it has lent.
+	// still know the shards, because the home reports what it has lent.
 	require.Eventually(t, func() bool {
 		conformance.Ask(e, ask)
 		ahead.Add(int64(500 * time.Millisecond))

@@ -104,7 +104,7 @@ type HomeReply struct {
 	lease.HomeReply `msg:"decision"`
 	Clock           int64 `msg:"clock,clock"`  // home's clock in ms
 	Rate            int64 `msg:"rate,count"`   // charging calls per second at the home
-	Shards          int   `msg:"shards,count"` // number of shards in the layout; 0: the key is not split
+	Shards          int   `msg:"shards,count"` // number of shards of the key; 0: the key is not split
 	// units of the key are held at home, so a denial must not be remembered
 	Held    bool     `msg:"held"`
 	Lapsed  int64    `msg:"lapsed,count"` // holds that had lapsed and were removed by this call

@@ -37,7 +37,7 @@ type Answer struct {
 	Recalled bool  // advances were recalled: what was not granted, or has no cost, is to be asked again
 	Lapsed   int64 // holds that had lapsed and were removed by this entry
 
-	Shards    int      // with AtHome: number of shards in the layout
+	Shards    int      // with AtHome: number of shards of the key
 	Undecided bool     // with AtHome: the home must hear from the shards before it decides the rest
 	Refusal   *Refusal // with AtShard: the shard's refusal; nil if all requests were granted
 }

@@ -1,5 +1,4 @@
--- layout.lua: the layout of the stored record, docs/storage.md shows the layout with an
--- example.
+-- schema.lua: the schema of the stored record, which docs/storage.md shows with an example.
 --
 -- A client key has one stored record, which holds all of its states. A state is one window of one command, or the
 -- lease record of a split key. Integers are unsigned and big-endian; times are in ms since the epoch.
@@ -15,7 +14,7 @@
 -- that the cost of a decision does not depend on the length of a log.
 local lib = ...
 
-local layout = {
+local schema = {
   VERSION = 4,
 
   -- Kinds that are not algorithms, in names and in specs, see algorithms.lua. RESET names no state: a spec of this kind
@@ -69,10 +68,10 @@ local layout = {
   DRAIN = 2 ^ 43,           -- the same for a rate: limit.MaxDrain in Go, and more if the clock stepped back
   UNITS = 2 ^ 46,           -- units in use of a window, in all shards together
 }
-lib.layout = layout
+lib.schema = schema
 
 -- rep returns n copies of s, like string.rep, which takes a step for each copy.
-function layout.rep(s, n)
+function schema.rep(s, n)
   local all, size = n > 0 and s or '', #s * n
   while #all < size do all = all .. all end
   return string.sub(all, 1, size)
