@@ -79,7 +79,7 @@ lint-lua: ## run luacheck on the Lua that nodes run
 soak: ## run the long forms of the random tests: SOAK_REQUESTS=1000000 takes 12 minutes
 	scripts/need redis-server
 	SOAK_REQUESTS=$(SOAK_REQUESTS) $(GO) test $(RACE) -count 1 -timeout 0 -v ./tests \
-		-run '^Test(SplitKeysHoldTheirLimitsUnderLoad|ManyProxiesHoldOneLimit|BrokenConnectionsChargeNothingTwice|OnceIsChargedOnceWhateverIsLost|ReservationsHoldTheirLimits|MultiKeyRequestsHoldEveryLimit|SlotsAreNeverOversold|WorkersShareSlots|ManyLeasesOfManyConnectionsAreRenewed|LongPipelineDoesNotStarveOthers|DearRequestsDelayNoOthers|FloodOfStrangersIsRefusedInLittleMemory)$$'
+		-run '^Test(SplitKeysHoldTheirLimitsUnderLoad|ManyProxiesHoldOneLimit|BrokenConnectionsChargeNothingTwice|OnceIsChargedOnceWhateverIsLost|ReservationsHoldTheirLimits|MultiKeyRequestsHoldEveryLimit|SlotsAreNeverOversold|WorkersShareSlots|ManyLeasesOfManyConnectionsAreRenewed|LongPipelineDoesNotStarveOthers|DearRequestsDelayNoOthers|FloodOfStrangersIsRefusedInLittleMemory|AdvancesHoldTheirLimitsUnderFaults|AdvancesDenyOnlyWithoutRoom)$$'
 	SOAK_REQUESTS=$(SOAK_REQUESTS) $(GO) test $(RACE) -count 1 -timeout 0 -v ./engine/redis ./engine/memory \
 		-run '^Test(Conformance|InstantsOfANodesClock$$|Cluster$$|DamagedRecordsAreErrorsOfTheirKeys$$|SplitKeysAreDecidedAsIfTheyWereNotSplit$$)'
 	LUA_STEPS=20000 LUA_HISTORIES=12 $(GO) test $(RACE) -count 1 -timeout 0 -v ./lua \

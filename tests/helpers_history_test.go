@@ -140,6 +140,46 @@ func (h *history) checkFixed() error {
 	return nil
 }
 
+// checkBucket checks that nothing was taken from an empty bucket. The history's limit is its capacity.
+func (h *history) checkBucket(refill int64) error {
+	// A request may have been charged up to brief before its answer was read. Those that took longer are left out.
+	const brief = 20 * time.Millisecond
+	perSecond := float64(refill) / h.window.Seconds()
+	admitted := h.filter(func(a *answer) bool { return a.allowed == 1 && !a.unknown() && a.read.Sub(a.sent) <= brief })
+	slices.SortFunc(admitted, func(a, b answer) int { return a.read.Compare(b.read) })
+	taken := 0.0
+	for i, a := range admitted {
+		if i > 0 {
+			taken = max(0, taken-perSecond*a.read.Sub(admitted[i-1].read).Seconds())
+		}
+		taken += float64(a.cost)
+		if taken > float64(h.limit)+perSecond*(brief+slack).Seconds() {
+			return fmt.Errorf("%.0f taken from a bucket of %d", taken, h.limit)
+		}
+	}
+	return nil
+}
+
+// interval is when something happened: between two moments.
+type interval struct{ from, to time.Time }
+
+// between returns the histories between events after which units count anew.
+func (h *history) between(events []interval) (all []history) {
+	var from time.Time
+	for i := range len(events) + 1 {
+		until := time.Now()
+		if i < len(events) {
+			until = events[i].from
+		}
+		all = append(all, history{limit: h.limit, window: h.window,
+			answers: h.filter(func(a *answer) bool { return a.sent.After(from) && a.read.Before(until) })})
+		if i < len(events) {
+			from = events[i].to
+		}
+	}
+	return all
+}
+
 // checkDenials checks that each denial was right: whatever may have been charged before it
 // and may still be in the window leaves no room for its cost. A request whose proxy was
 // killed may be charged after the client has seen the loss, so the time of an unknown
@@ -228,4 +268,13 @@ func TestHistoryChecksCanFail(t *testing.T) {
 	require.NoError(t, h.checkWeighed(2))
 	full[4].limit, h.answers = 1, full
 	require.EqualError(t, h.checkOwnLimits(), "2 admitted within 1s, limit 1")
+
+	bucket := history{limit: 2, window: time.Second, answers: []answer{at(0, 1, 0), at(0, 1, 0), at(1010, 1, 0)}}
+	require.NoError(t, bucket.checkBucket(1))
+	bucket.answers = append(bucket.answers, at(1020, 1, 0), at(1030, 1, 0))
+	require.EqualError(t, bucket.checkBucket(1), "3 taken from a bucket of 2")
+	between := h.between([]interval{{at(550, 0, 0).sent, at(1500, 0, 0).sent}})
+	require.Len(t, between, 2)
+	require.Len(t, between[0].answers, 2)
+	require.Len(t, between[1].answers, 2)
 }

@@ -26,6 +26,9 @@ type Faults struct {
 	Cut             float64       // probability that the connection is cut in the middle of a reply
 	Mute            float64       // probability that a reply, and all later ones of its connection, are dropped
 	Lose            func() bool   // asked about each reply: reports whether to cut the connection instead; nil: never
+
+	// Drop is asked about each chunk that the server sends: reports whether to drop it; nil: never.
+	Drop func(data []byte) bool
 }
 
 // Proxy stands between clients and one server.
@@ -33,7 +36,7 @@ type Proxy struct {
 	Addr string // host:port on which the proxy listens
 	Port int    // port of Addr
 
-	target string
+	target atomic.Pointer[string]
 	faults atomic.Pointer[Faults]
 	listen net.Listener
 	done   sync.WaitGroup
@@ -57,8 +60,9 @@ func Open(target string) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{Addr: l.Addr().String(), Port: l.Addr().(*net.TCPAddr).Port, target: target, listen: l,
+	p := &Proxy{Addr: l.Addr().String(), Port: l.Addr().(*net.TCPAddr).Port, listen: l,
 		conns: make(map[net.Conn]struct{})}
+	p.target.Store(&target)
 	p.Set(Faults{})
 	p.done.Add(1)
 	go p.accept() // until the listener is closed
@@ -78,6 +82,12 @@ func (p *Proxy) Close() {
 
 // Set replaces the faults, for open connections too.
 func (p *Proxy) Set(f Faults) { p.faults.Store(&f) }
+
+// Move moves the address to another server, and closes all connections.
+func (p *Proxy) Move(target string) {
+	p.target.Store(&target)
+	p.Cut()
+}
 
 // Cut closes all connections.
 func (p *Proxy) Cut() {
@@ -111,7 +121,7 @@ func (p *Proxy) accept() {
 			_ = client.Close()
 			continue
 		}
-		server, err := net.Dial("tcp", p.target)
+		server, err := net.Dial("tcp", *p.target.Load())
 		if err != nil {
 			_ = client.Close()
 			continue
@@ -201,7 +211,7 @@ func (p *Proxy) replies(server net.Conn, to chan<- chunk) {
 		if f.Lose != nil && f.Lose() {
 			return
 		}
-		if mute || f.SwallowReplies {
+		if mute || f.SwallowReplies || f.Drop != nil && f.Drop(buf[:n]) {
 			continue
 		}
 		if chance(f.Cut) {

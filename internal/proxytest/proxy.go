@@ -18,7 +18,13 @@ var listening = regexp.MustCompile(`msg=listening address=(\S+)`)
 // Start starts an rlproxy and waits until it listens. It uses a free port unless args contain a port.
 func Start(t testing.TB, args ...string) *Proxy {
 	t.Helper()
-	p := &Proxy{Process: Spawn(t, Binary, append([]string{"--bind", "127.0.0.1", "--port", "0"}, args...)...)}
+	return StartOf(t, Binary, args...)
+}
+
+// StartOf is Start with another binary than the one under test.
+func StartOf(t testing.TB, binary string, args ...string) *Proxy {
+	t.Helper()
+	p := &Proxy{Process: Spawn(t, binary, append([]string{"--bind", "127.0.0.1", "--port", "0"}, args...)...)}
 	p.Ready(t)
 	return p
 }
