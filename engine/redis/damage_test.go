@@ -258,12 +258,6 @@ func TestImpossibleRecords(t *testing.T) {
 	far := int64(1<<48 - 1)
 	join := slices.Concat[[]byte]
 	state := func(ms int64) []byte { return bytesOf(6, ms, 4, 1) } // last, rate
-	log := func(entries ...int64) (b []byte) {
-		for i := 0; i < len(entries); i += 2 {
-			b = append(b, bytesOf(6, entries[i], 6, entries[i+1])...)
-		}
-		return b
-	}
 	slide := head(1, 1, 60_000, 10)
 	records := map[string][]byte{
 		"65,535 states":          join(bytesOf(1, 3, 2, 65535), bytes.Repeat(head(1, 1, 60_000, 10)[3:], 65535), make([]byte, 37*65535)),
@@ -274,7 +268,6 @@ func TestImpossibleRecords(t *testing.T) {
 		"a log without entries":  join(slide, state(now), bytesOf(3, 5, 3, 200_000, 3, 7, 6, 0, 6, 5, 6, now), make([]byte, 600)),
 		"totals beyond limits":   join(slide, state(now), bytesOf(3, 2, 3, 2, 3, 0, 6, 0, 6, 1<<47, 6, now), log(now-9, 1, now, 1<<47)),
 		"a log out of order":     join(slide, state(now), bytesOf(3, 4, 3, 4, 3, 0, 6, 0, 6, 1<<47, 6, now), log(now, 9, 5, 1, now-7, 3, 9, 2)),
-		"no unit in the log":     join(slide, state(now), bytesOf(3, 3, 3, 3, 3, 0, 6, 0, 6, 100, 6, now), log(1, 0, 2, 0, 3, 0)),
 		"a million buckets":      join(head(2, 65535, 1<<40-1, 10), state(now), bytesOf(6, 1<<48-1), make([]byte, 5*65536)),
 		"buckets that add up":    join(head(2, 10, 60_000, 10), state(now), bytesOf(6, 0), bytes.Repeat(bytesOf(5, 1), 11)),
 		"buckets that do not":    join(head(2, 10, 60_000, 10), state(now), bytesOf(6, 3), bytes.Repeat(bytesOf(5, 1<<39), 11)),
@@ -291,16 +284,63 @@ func TestImpossibleRecords(t *testing.T) {
 	}
 	for name, record := range records {
 		t.Run(name, func(t *testing.T) {
-			errs := a.impossible(t, func() { a.store(t, "k", 0, record) })
-			if name != "no unit in the log" { // nobody notices entries of 0 units, and they harm nobody
-				require.Positive(t, errs)
-			}
+			a.impossible(t, func() { a.store(t, "k", 0, record) })
 		})
 	}
 }
 
+// log packs the entries of a log: ms and running total for each.
+func log(entries ...int64) (b []byte) {
+	for i := 0; i < len(entries); i += 2 {
+		b = append(b, bytesOf(6, entries[i], 6, entries[i+1])...)
+	}
+	return b
+}
+
+// No function writes a log entry without units. Such entries count nothing: answers are those without them, except that a
+// denial may say to come back when only they have left the window.
+func TestLogEntriesWithoutUnitsCountNothing(t *testing.T) {
+	t.Parallel()
+	a := startAttacked(t)
+	now := a.ms.Load()
+	record := func(entries ...int64) []byte { // 7 units were charged 20 ms ago, and then 93
+		n := int64(len(entries) / 2)
+		return slices.Concat(head(1, 1, 60_000, 100), bytesOf(6, now-10, 4, 1, 3, n, 3, n, 3, 0, 6, 0, 6, 100, 6, now-10), log(entries...))
+	}
+	clean, empty := record(now-20, 7, now-10, 100), map[string][]byte{
+		"before the window":  record(1, 0, 2, 0, now-20, 7, now-10, 100),
+		"in it":              record(now-22, 0, now-21, 0, now-20, 7, now-10, 100),
+		"between the others": record(now-20, 7, now-15, 7, now-10, 100),
+	}
+	for name, damaged := range empty {
+		t.Run(name, func(t *testing.T) {
+			for _, later := range []int64{0, 59_979, 59_980, 59_981, 59_990, 59_991} {
+				for most := int64(1); most < 300; most += 3 {
+					for _, second := range []limit.Window{{}, {Limit: 500, Length: 3_600_000}} {
+						r := conformance.Slide("k", most, 60_000, 1)
+						if second.Limit > 0 {
+							r.N, r.Windows[1] = 2, second
+						}
+						a.ms.Store(now + later)
+						a.store(t, "k", 0, clean)
+						want := conformance.Ask(a, r)
+						a.store(t, "k", 0, damaged)
+						got := conformance.Ask(a, r)
+						require.NoError(t, got.Err)
+						require.LessOrEqual(t, got.RetryAfter, want.RetryAfter)
+						require.Equal(t, want.RetryAfter > 0, got.RetryAfter > 0)
+						got.RetryAfter = want.RetryAfter
+						require.Equal(t, want, got, "%d ms later, limit %d", later, most)
+					}
+				}
+			}
+		})
+	}
+	a.unharmed(t)
+}
+
 // impossible sends every kind of request about a key whose record was just replaced.
-func (a *attacked) impossible(t *testing.T, store func()) (errs int) {
+func (a *attacked) impossible(t *testing.T, store func()) {
 	var requests []engine.Request
 	for _, kind := range conformance.Kinds(limit.Kind.Windowed) {
 		r := conformance.Request(kind, "k", 10, 60_000)
@@ -320,15 +360,16 @@ func (a *attacked) impossible(t *testing.T, store func()) (errs int) {
 		}
 	}
 	requests = append(requests, conformance.Throttle("k", 9, 10, 60, 1), conformance.Throttle("k", 9, 10, 60, 0))
+	errs := 0
 	for _, r := range requests { // each finds what was stored, not what another has made of it
 		store()
 		errs += len(a.ask(t, "k", r))
 	}
+	require.Positive(t, errs)
 	store()
 	a.cured(t, "k", charge("k", 10))
 	a.unharmed(t)
 	require.NoError(t, conformance.Ask(a, conformance.Reset("k")).Err)
-	return errs
 }
 
 // FuzzStoredRecord tests the same with any bytes that are stored for a key or a shard, and read the
