@@ -2,64 +2,119 @@ package commands
 
 import (
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/rlproxy/rlproxy/commands/ratelimit"
+	"github.com/rlproxy/rlproxy/commands/slots"
 	"github.com/rlproxy/rlproxy/engine"
-	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/engine/memory"
+	"github.com/rlproxy/rlproxy/engine/observe"
+	"github.com/rlproxy/rlproxy/internal/proxytest"
+	"github.com/rlproxy/rlproxy/policy/store"
+	"github.com/rlproxy/rlproxy/resp"
 	"github.com/stretchr/testify/require"
 )
 
 // exampleTime is when the examples of all decisions are asked: 1765 s after a full hour.
 const exampleTime = 4102444800000 + 1_765_000
 
-// The examples in the rows of all algorithms are what the embedded engine answers, each to a key without state.
+// before has what is typed before the examples of commands that need a state.
+var before = map[string][]string{
+	"rl.check":           {"RL.POLICY SET api SLIDE 100 60", "RL.POLICY OVERRIDE api scraper:* BLOCKED"},
+	"rl.inspect":         {"RL.SLIDE user:42 100 60"},
+	"rl.policy|del":      {"RL.POLICY SET api SLIDE 100 60", "RL.POLICY OVERRIDE api tenant:42 1000 60"},
+	"rl.policy|get":      {"RL.POLICY SET api SLIDE 100 60"},
+	"rl.policy|list":     {"RL.POLICY SET api SLIDE 100 60"},
+	"rl.policy|override": {"RL.POLICY SET api SLIDE 100 60"},
+	"rl.release":         {"RL.ACQUIRE gpu 8 ID job-17", "RL.ACQUIRE gpu 8 ID job-18"},
+	"rl.renew":           {"RL.ACQUIRE gpu 8 ID job-17"},
+	"rl.reset":           {"RL.SLIDE user:42 100 60"},
+	"rl.settle":          {"RL.RESERVE tenant:7 100000 60 COST 4000 ID req-81 TTL 30"},
+}
+
+// The examples of commands about limits are what the embedded engine answers. Of one that ends with dots, the rest is not
+// shown. Those of RL.HOTKEYS and RL.NODES are about other proxies and nodes.
 func TestExamplesAreAnswers(t *testing.T) {
-	for _, c := range ratelimit.Commands() {
-		decides := false
-		for k := range limit.Kind(limit.Kinds) {
-			decides = decides || k != limit.Concurrency && strings.EqualFold(k.String(), c.Name)
-		}
-		if !decides {
+	rows := newRegistry(new(Config))
+	for r := range all(rows) {
+		if !r.ours() || r.Name == "rl.hotkeys" || r.Name == "rl.nodes" {
 			continue
 		}
-		require.NotEmpty(t, c.Examples, c.Name)
-		for _, example := range c.Examples {
-			e := memory.New(memory.Config{Now: func() time.Time { return time.UnixMilli(exampleTime) }})
-			var args [][]byte
-			for _, w := range strings.Fields(example.Line) {
-				args = append(args, []byte(w))
+		for _, example := range r.Examples {
+			s := newShell(t, "")
+			for _, line := range before[r.Name] {
+				require.NotContains(t, s.typeIn(t, line), "(error)", line)
+				s.now = s.now.Add(time.Second)
 			}
-			var p engine.Pipeline
-			require.Empty(t, c.Parse(args, &p), example.Line)
-			e.Do(&p)
-			words := strings.Split(strings.TrimSuffix(string(c.Reply(nil, 2, p.Requests, p.Results)), "\r\n"), "\r\n")
-			require.Equal(t, example.Reply, shown(&words, ""), example.Line)
+			reply, got := example.Reply, s.typeIn(t, example.Line)
+			if shown, partly := strings.CutSuffix(reply, "..."); partly {
+				reply, got = shown, got[:min(len(shown), len(got))]
+			}
+			require.Equal(t, reply, got, example.Line)
 		}
 	}
 }
 
+// shell is a session on an embedded engine, with a clock that the test sets, in which somebody types commands.
+type shell struct {
+	now     time.Time
+	handler *Handler
+	session *resp.Session
+}
+
+// newShell returns a shell at exampleTime, with the policies of a configuration.
+func newShell(t *testing.T, policies string) *shell {
+	s := &shell{now: time.UnixMilli(exampleTime)}
+	now := func() time.Time { return s.now }
+	catalog := policiesOf(policies)
+	kept, err := store.Open(nil, "", catalog, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	e := memory.New(memory.Config{Now: now})
+	keeper := slots.Open(slots.Config{Engine: e})
+	t.Cleanup(keeper.Close)
+	s.handler = New(Config{
+		Engine: e, Observer: observe.New(observe.Config{Engine: e, Now: now}), Policies: catalog, ChangePolicies: kept.Change,
+		Slots: keeper, Now: now,
+	})
+	s.session = open(s.handler, 1)
+	return s
+}
+
+// typeIn returns the reply to a command as redis-cli shows it.
+func (s *shell) typeIn(t *testing.T, line string) string {
+	lines := strings.Split(strings.TrimSuffix(ask(s.handler, s.session, proxytest.Words(t, line)), "\r\n"), "\r\n")
+	return shown(&lines, "")
+}
+
 // shown returns the first value of a reply, as redis-cli shows it behind an indent, and removes its lines from words.
 func shown(words *[]string, indent string) string {
-	first := (*words)[0]
+	kind, first := (*words)[0][0], (*words)[0][1:]
 	*words = (*words)[1:]
-	if first[0] != '*' {
-		return "(integer) " + first[1:]
+	switch kind {
+	case '-':
+		return "(error) " + first
+	case ':':
+		return "(integer) " + first
+	case '$':
+		text := (*words)[0]
+		*words = (*words)[1:]
+		return strconv.Quote(text)
+	case '+':
+		return first
 	}
-	n, _ := strconv.Atoi(first[1:])
+	n, _ := strconv.Atoi(first)
+	if n == 0 {
+		return "(empty array)"
+	}
 	var lines []string
 	for i := range n {
-		line := fmt.Sprintf("%d) %s", i+1, shown(words, indent+"   "))
-		if i > 0 {
-			line = indent + line
-		}
-		lines = append(lines, line)
+		lines = append(lines, fmt.Sprintf("%*d) %s", len(first), i+1, shown(words, indent+strings.Repeat(" ", len(first)+2))))
 	}
-	return strings.Join(lines, "\n")
+	return strings.Join(lines, "\n"+indent)
 }
 
 // A policy with the words of an example is written as it is parsed.

@@ -91,9 +91,9 @@ func Row(c Config) table.Row {
 			"those windows, in ms, that begin to count at 0 because these keys did not have them before.",
 		Examples: []table.Example{
 			{Line: "RL.POLICY OVERRIDE api tenant:42 1000 60",
-				Reply: "1) \"version\"\n2) (integer) 7\n3) \"new-windows\"\n4) (empty array)"},
+				Reply: "1) \"version\"\n2) (integer) 2\n3) \"new-windows\"\n4) (empty array)"},
 			{Line: "RL.POLICY OVERRIDE api scraper:* BLOCKED",
-				Reply: "1) \"version\"\n2) (integer) 8\n3) \"new-windows\"\n4) (empty array)"},
+				Reply: "1) \"version\"\n2) (integer) 2\n3) \"new-windows\"\n4) (empty array)"},
 		},
 	}, RunBy: c.override, Barrier: true,
 	}, {Command: table.Command{
@@ -106,7 +106,7 @@ func Row(c Config) table.Row {
 			"before. These are all windows, also those of its overrides, if it is new or if its algorithm, BUCKETS " +
 			"or SHADOW has changed.",
 		Examples: []table.Example{{Line: "RL.POLICY SET api SLIDE 100 60",
-			Reply: "1) \"version\"\n2) (integer) 6\n3) \"new-windows\"\n4) 1) (integer) 60000"}},
+			Reply: "1) \"version\"\n2) (integer) 1\n3) \"new-windows\"\n4) 1) (integer) 60000"}},
 	}, RunBy: c.set, Barrier: true,
 	}}}
 }

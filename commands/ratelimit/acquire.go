@@ -58,9 +58,9 @@ func acquire() Command {
 			"proxy alone cannot know which slots are free. In each case the node may hold the slots, until TTL.",
 		Examples: []table.Example{
 			{Line: "RL.ACQUIRE gpu 8 ID job-17 TTL 1m",
-				Reply: "1) (integer) 1\n2) (integer) 8\n3) (integer) 7\n4) (integer) 0\n5) (integer) 60160"},
+				Reply: "1) (integer) 1\n2) (integer) 8\n3) (integer) 7\n4) (integer) 0\n5) (integer) 60280"},
 			{Line: "RL.ACQUIRE gpu 8 ID job-18 CONN",
-				Reply: "1) (integer) 1\n2) (integer) 8\n3) (integer) 6\n4) (integer) 0\n5) (integer) 60112"},
+				Reply: "1) (integer) 1\n2) (integer) 8\n3) (integer) 7\n4) (integer) 0\n5) (integer) 30072"},
 		},
 	},
 		Parse: parseAcquire,

@@ -37,7 +37,7 @@ func inspect() Command {
 			Reply: "1)  1) \"command\"\n    2) \"RL.SLIDE\"\n    3) \"window-ms\"\n    4) (integer) 60000\n    5) " +
 				"\"buckets\"\n    6) (integer) 1\n    7) \"used\"\n    8) (integer) 1\n    9) \"limit\"\n   10) " +
 				"(integer) 100\n   11) \"remaining\"\n   12) (integer) 99\n   13) \"node\"\n   14) \"embedded\"\n" +
-				"   15) \"ttl-ms\"\n   16) (integer) 58211\n   17) \"rate\"\n   18) (integer) 0\n   19) " +
+				"   15) \"ttl-ms\"\n   16) (integer) 59001\n   17) \"rate\"\n   18) (integer) 1\n   19) " +
 				"\"parts\"\n   20) " +
 				"(empty array)\n   21) \"shadow\"\n   22) (integer) 0\n   23) \"held\"\n   24) (integer) 0\n   25) " +
 				"\"holds\"\n   26) (integer) 0\n   27) \"lapsed\"\n   28) (integer) 0"}},

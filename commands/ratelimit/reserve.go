@@ -41,7 +41,7 @@ func reserve() Command {
 			"After an answer by a FAIL policy the node may hold the units nevertheless, until they are settled or " +
 			"lapse. FAIL LOCAL charges them in the proxy, too, at once.",
 		Examples: []table.Example{{Line: "RL.RESERVE tenant:7 100000 60 COST 4000 ID req-81 TTL 30",
-			Reply: "1) (integer) 1\n2) (integer) 100000\n3) (integer) 96000\n4) (integer) 0\n5) (integer) 90001"}},
+			Reply: "1) (integer) 1\n2) (integer) 100000\n3) (integer) 96000\n4) (integer) 0\n5) (integer) 90073"}},
 	},
 		Parse: parseReserve,
 		Reply: replyDecision,
