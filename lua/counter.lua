@@ -124,7 +124,6 @@ local function empties(n, window, k, units, strict)
     e = window - window / units
     e = e - e % 1 + 1
     if units * (window - e + 1) < window then e = e - 1 end
-    if e < window and units * (window - e) >= window then e = e + 1 end
   end
   if n == 1 then return (k + 1) * window + e end
   local time = (k + n) * window + e -- in n-ths of a ms

@@ -103,6 +103,18 @@ func TestHoldsLapse(t *testing.T) {
 		require.Equal(t, five{1, 10, 5, 0, 1001}, h.decide(slide(1, 10, 1000)))
 		require.Equal(t, byte(1), h.kept().record[2], "the lapse created the charged state")
 	})
+	t.Run("charged at one step of a grid", func(t *testing.T) {
+		h := shared.on(t)
+		const grid = 482_520 // ms, of the longest window and a large limit
+		h.at = grid - base%grid
+		for i := range int64(3) {
+			h.at++
+			h.reserve(with(slide(1, more, 366*day), strconv.FormatInt(i, 10), 50, false))
+		}
+		h.at += 100
+		h.decide(slide(1, more, 366*day))
+		require.Len(t, h.kept().record, 3+16+37+12, "one entry")
+	})
 	t.Run("released", func(t *testing.T) {
 		h := shared.on(t)
 		require.Equal(t, five{1, 10, 6, 0, 50}, h.reserve(with(slide(4, 10, 1000), "a", 50, true)))

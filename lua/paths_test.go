@@ -137,6 +137,10 @@ func TestFastPathOfALongLog(t *testing.T) {
 	}
 	require.Greater(t, w.count[fast], 3*turns*9/10)
 	require.Less(t, w.count[fast], 3*turns, "the ring wraps around")
+	r.Cost = 40
+	turn(log[0]+window, 1, 0)
+	require.NotEqual(t, fast, w.last, "as many entries have to leave")
+	r.Cost = 1
 	turn(log[0]+window+1, 1, 1)
 	require.Equal(t, fast, w.last)
 	turn(log[1]+window+1, 3, 2)

@@ -28,9 +28,13 @@ func TestThrottleErrorsAreThoseOfRedisCell(t *testing.T) {
 		"CL.THROTTLE k -1 10 60":                           errCellRange,
 		"CL.THROTTLE k 1 -10 60":                           errCellRange,
 		"CL.THROTTLE k 1 10 -60":                           errCellRange,
+		"CL.THROTTLE k 1 -10 -60":                          errCellRange,
 		"CL.THROTTLE k 1 10 60 -1":                         errCellRange,
 		"CL.THROTTLE k 9 1 920000000 10":                   errCellRange,
 		"CL.THROTTLE k 0 1 4611686019":                     errCellRange, // 2^62 ns, and some
+		"CL.THROTTLE k 0 1000000000 9223372037":            errCellRange, // 2^63 ns, and some
+		"CL.THROTTLE k 1000000000000 1000 1":               errCellRange,
+		"CL.THROTTLE k 0 1000 1 1000000000001":             errCellRange,
 		"CL.THROTTLE k 9223372036854775807 1 1":            errCellRange,
 		"CL.THROTTLE k 9223372036854775806 1 1":            errCellRange,
 		"CL.THROTTLE k 1 1 9223372036854775807":            errCellRange,
@@ -54,8 +58,10 @@ func TestThrottleParsesIntegersAsRustDoes(t *testing.T) {
 		require.Empty(t, msg, line)
 		require.Equal(t, want, got, line)
 	}
-	_, msg := parseLine(proxytest.Words(t, "CL.THROTTLE k 0 1 4611686018"))
-	require.Empty(t, msg)
+	for _, line := range []string{"CL.THROTTLE k 0 1 4611686018", "CL.THROTTLE k 0 1000000000 9223372036", "CL.THROTTLE k 999999999999 1000 1 1000000000000"} {
+		_, msg := parseLine(proxytest.Words(t, line))
+		require.Empty(t, msg, line)
+	}
 	got, msg := parseLine(proxytest.Words(t, "CL.THROTTLE k 0 1000000000 1 0"))
 	require.Empty(t, msg)
 	require.Zero(t, got.Cost)

@@ -47,6 +47,12 @@ func TestLighter(t *testing.T) {
 		}
 		return v
 	}
+	for want, c := range map[int64][4]int64{ // where the quotient of doubles is too high or too low by one
+		28_774_344_201: {3_551_364, 28_001, 29_003_028_959, 0},
+		11_901_575_107: {8_571_497, 4_702_678, 26_368_341_782, 0},
+	} {
+		require.Equal(t, want, lighter(c[0], c[1], 0, 1, c[2], c[3], false))
+	}
 	found := 0
 	for range 20_000 {
 		w := upTo(MaxWindow)
