@@ -334,26 +334,29 @@ func TestMultiKeyRequestChargesAllKeysOrNone(t *testing.T) {
 	require.Equal(t, before, stored())
 }
 
-// A request that exceeds a bound of its key is an error and changes nothing that counts. A denied request is still denied.
+// A request that exceeds a bound of its key is an error, writes nothing and costs the node little: it looks only at some of the
+// key's ids. A denied request is still denied.
 func TestBoundsOfHoldsAndIDs(t *testing.T) {
 	t.Parallel()
 	shared := startHolder(t)
+	unit := shared.unit()
 	for name, c := range map[string]struct {
 		most    int
+		times   float64 // as of dear
 		past    error
 		request func(id string) *engine.Request
 		room    func(h *holder)
 	}{
-		"reservations": {engine.MaxHolds, engine.ErrHolds, func(id string) *engine.Request {
+		"reservations": {engine.MaxHolds, 25, engine.ErrHolds, func(id string) *engine.Request {
 			return with(slide(1, 1_000_000, 3_600_000), id, 600_000, false)
 		}, func(h *holder) { h.settle(limit.Slide, "0", 0) }},
-		"settled reservations": {engine.MaxIDs, engine.ErrHolds, func(id string) *engine.Request {
+		"settled reservations": {engine.MaxIDs, 50, engine.ErrHolds, func(id string) *engine.Request {
 			return with(slide(1, 1_000_000, 3_600_000), id, 600_000, false)
 		}, func(h *holder) { h.at = 1_300_000 }},
-		"leases": {engine.MaxSlotHolds, engine.ErrSlotHolds, func(id string) *engine.Request {
+		"leases": {engine.MaxSlotHolds, 25, engine.ErrSlotHolds, func(id string) *engine.Request {
 			return acquire(1_000_000, 1, 600_000, id)
 		}, func(h *holder) { h.settle(limit.Concurrency, "0", 0) }},
-		"once": {engine.MaxIDs, engine.ErrIDs, func(id string) *engine.Request {
+		"once": {engine.MaxIDs, 40, engine.ErrIDs, func(id string) *engine.Request {
 			return once(asking(limit.Fixed, 1, 1_000_000, 600_000), id)
 		}, func(h *holder) { h.at = 700_000 }},
 	} {
@@ -362,6 +365,11 @@ func TestBoundsOfHoldsAndIDs(t *testing.T) {
 			h.many(c.most, func(i int) *engine.Request { return c.request(strconv.Itoa(i)) }, name == "settled reservations")
 			before := h.kept()
 			require.Equal(t, c.past, h.refused(c.request("another")))
+			h.server.Do("CONFIG", "RESETSTAT")
+			h.affordable(&dear{name + ": refused", c.times, true, nil, func(_ *holder, i int) *engine.Request {
+				return c.request("x" + strconv.Itoa(i))
+			}}, unit)
+			require.NotContains(t, h.server.Do("INFO", "commandstats"), "cmdstat_hset")
 			if full := c.request("another"); name != "settled reservations" {
 				full.Windows[0].Limit = 10
 				require.Zero(t, h.admit(full).Granted)
@@ -374,27 +382,6 @@ func TestBoundsOfHoldsAndIDs(t *testing.T) {
 			require.Equal(t, nothing, h.kept())
 		})
 	}
-}
-
-// A key that has all ids that it can have refuses others without writing, and looks only at some of its ids.
-func TestRefusedIDsAreCheap(t *testing.T) {
-	t.Parallel()
-	h := startHolder(t)
-	request := func(i int) *engine.Request { return once(asking(limit.Fixed, 1, 1_000_000, 600_000), strconv.Itoa(i)) }
-	h.many(engine.MaxIDs, request, false)
-	h.server.Do("CONFIG", "RESETSTAT")
-	for i := range 10 {
-		require.Equal(t, engine.ErrIDs, h.refused(request(-1-i)))
-	}
-	require.NotContains(t, h.server.Do("INFO", "commandstats"), "cmdstat_hset")
-	before := h.cpu()
-	for i := range 100 {
-		require.Equal(t, engine.ErrIDs, h.refused(request(-1-i)))
-	}
-	refused := h.cpu() - before
-	before = h.cpu()
-	h.many(100, request, false)
-	require.Less(t, refused, 30*(h.cpu()-before), "requests whose ids are known")
 }
 
 // The ids of a bucket are bounded, so that a client that chooses digests does not make those of others dear.
