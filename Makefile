@@ -29,7 +29,7 @@ MODEL_STEPS ?= 10000000
 .PHONY: run
 run: build ## build, then start on 127.0.0.1:6380 with the state in this process
 	@cat scripts/try.txt
-	@exec bin/rlproxy --bind 127.0.0.1 --port 6380 --http-port 6381
+	@exec bin/rlproxy --bind 127.0.0.1 --port 6380 --http-port 6381 --http-check yes
 
 .PHONY: build
 build: ## build bin/rlproxy, a static binary

@@ -139,7 +139,7 @@ func snapshot(t *testing.T, lines *bufio.Scanner, done func(s *shown) bool) *sho
 // wrong one, and as a user with few rights.
 func TestHTTPChecksUsers(t *testing.T) {
 	t.Parallel()
-	s := startHTTP(t, "--include", write(t, "users.conf", "page-admin yes\nuser default off\nuser boss on >hush-boss ~* +@all\n"+
+	s := startHTTP(t, "--include", write(t, "users.conf", "page-admin yes\nhttp-check yes\npolicy shop SLIDE 100 60\npolicy mail SLIDE 100 60\nuser default off\nuser boss on >hush-boss ~* +@all\n"+
 		"user shop on >hush-shop ~shop:* +@ratelimit\nuser probe on >hush-probe\n"))
 	c := dial(t, s.addr)
 	require.Equal(t, status("OK"), c.do(t, "AUTH", "boss", "hush-boss"))
@@ -160,6 +160,9 @@ func TestHTTPChecksUsers(t *testing.T) {
 		{"GET", "api/key?id=" + id("mail:1"), "", 401, 200, 403, 403},
 		{"POST", "api/reset", `{"id":"` + id("mail:1") + `"}`, 401, 200, 403, 403},
 		{"POST", "api/reset", `{"id":"` + id("shop:1") + `"}`, 401, 200, 200, 403},
+		{"GET", "check/shop/1", "", 401, 200, 200, 403},
+		{"HEAD", "check/mail/1", "", 401, 200, 403, 403},
+		{"POST", "check/none/1", "", 401, 404, 403, 403},
 		{"GET", "none", "", 401, 404, 404, 404},
 		{"GET", "metrics/", "", 401, 404, 404, 404},
 		{"DELETE", "metrics", "", 401, 405, 405, 405},
@@ -372,6 +375,7 @@ func TestUnusableHTTPPortIsRefused(t *testing.T) {
 		"--unixsocket /tmp/none --bind  --http-port 7000": "http-port needs an address to listen on: bind must name one",
 		"--http-port many":                                `http-port must be an integer from 0 to 65535; it was "many"`,
 		"--ready-nodes some":                              `ready-nodes must be none, any or all; it was "some"`,
+		"--http-check maybe":                              `http-check must be yes or no; it was "maybe"`,
 		"--page-admin maybe":                              `page-admin must be yes or no; it was "maybe"`,
 		"--tls-port 7001 --http-port 7002 --tls-auth-clients no --tls-cert-file " + cert + " --tls-key-file " + other: "can't use " + cert + " with " + other,
 	} {

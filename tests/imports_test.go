@@ -76,7 +76,7 @@ var allowed = map[string][]string{
 	"engine/advance/model": {"engine/advance"},
 	"lua":                  nil,
 	"resp":                 {"internal/redisline", "internal/epoll", "internal/sockio", "internal/episodes"},
-	"web":                  {"commands/acl", "engine", "engine/decisionlog", "engine/limit", "engine/observe", "internal/histogram", "shard", "web/metrics", "web/page"},
+	"web":                  {"commands/acl", "commands/policies", "commands/ratelimit", "commands/reply", "commands/word", "engine", "engine/decisionlog", "engine/limit", "engine/observe", "policy", "internal/histogram", "shard", "web/metrics", "web/page"},
 	"web/metrics":          {"engine", "engine/forward", "engine/limit", "engine/observe", "internal/histogram"},
 	"web/page":             nil,
 	"internal/redisline":   nil,

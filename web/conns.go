@@ -13,13 +13,13 @@ import (
 // most connections, the one that has been idle for longest. A connection is idle unless the server is working for it:
 // while its client has not sent the whole request, or does not read the answer, it is idle. So clients of one address,
 // whether they keep connections open or open new ones all the time, cannot lock out those of other addresses. What
-// keeps the server working for long is bounded: streams (maxStreams), delayed answers (maxDelayed) and requests to the
-// engine (maxAsking) leave connections, so a probe of /healthz gets in.
+// keeps the server working for long is bounded: streams (maxStreams), delayed answers (maxDelayed), the page's requests
+// to the engine (maxAsking) and checks (maxChecks) leave connections, so a probe of /healthz gets in.
 type conns struct {
-	max     int          // the most connections
 	refused atomic.Int64 // connections that were refused because all others were busy
 
 	mu   sync.Mutex
+	max  int       // the most connections; guarded by mu
 	open list.List // of *conn, the one that was idle first at the front; guarded by mu
 }
 
@@ -78,6 +78,13 @@ func (c *conns) add(nc net.Conn) *conn {
 		_ = replaced.Conn.Close() // its goroutine notices
 	}
 	return added
+}
+
+// setMax changes the most connections. Those above it stay open until their clients close them or others replace them.
+func (c *conns) setMax(most int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.max = most
 }
 
 // idle returns an idle connection of the address with the most connections, the one that has been idle

@@ -69,7 +69,7 @@ func TestProcessThatWaitsIsNotReady(t *testing.T) {
 func TestNodesAreCheckedBeforeAnyRequest(t *testing.T) {
 	t.Parallel()
 	s := start(t, Access{ACL: users(t)}, AnyNode, nil)
-	require.Eventually(t, func() bool { return s.checks.Load() > 0 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.checked.Load() > 0 }, 20*time.Second, time.Millisecond)
 }
 
 func TestProcessThatStopsIsNotReadyButHealthy(t *testing.T) {

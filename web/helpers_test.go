@@ -22,6 +22,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/decisionlog"
 	"github.com/rlproxy/rlproxy/engine/observe"
 	"github.com/rlproxy/rlproxy/internal/proxytest"
+	"github.com/rlproxy/rlproxy/policy"
 )
 
 // fakeEngine is an engine whose nodes and answers a test sets.
@@ -80,7 +81,8 @@ type site struct {
 	observer *observe.Observer
 	addr     string
 	refused  atomic.Int64 // refused logins
-	checks   atomic.Int64 // checks of the nodes
+	checked  atomic.Int64 // checks of the nodes
+	policies policy.Catalog
 	denials  atomic.Pointer[[]decisionlog.Denial]
 	log      *proxytest.LockedBuffer
 }
@@ -112,8 +114,9 @@ func startOn(t *testing.T, l net.Listener, rules Access, ready Ready, change fun
 	s.observer = observe.New(observe.Config{Engine: s.engine})
 	s.Server = New(Config{
 		Engine: s.engine, Observer: s.observer, Ready: ready,
-		Version: "0.0.0", Alive: func() {}, CheckNodes: func() { s.checks.Add(1) },
+		Version: "0.0.0", Alive: func() {}, CheckNodes: func() { s.checked.Add(1) },
 		Denials:      func(int) []decisionlog.Denial { return *s.denials.Load() },
+		Policies:     &s.policies,
 		LoginRefused: func(...any) { s.refused.Add(1) },
 		Logger:       slog.New(slog.NewTextHandler(s.log, nil)),
 	}, rules)

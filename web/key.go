@@ -130,16 +130,30 @@ func (s *Server) reset(w http.ResponseWriter, r *http.Request) {
 // and returns false.
 func (s *Server) answers(w http.ResponseWriter, r *http.Request, op engine.Op, key []byte) (answers [2]engine.Result,
 	ok bool) {
+	if !s.asking.take(w, r) {
+		return answers, false
+	}
+	defer s.asking.leave()
+	return s.ask(op, key), true
+}
+
+// places bounds requests to the engine: it has an element for each that is in progress.
+type places chan struct{}
+
+// take reports whether there is a place, and takes it. If there is none, it answers the request.
+func (p places) take(w http.ResponseWriter, r *http.Request) bool {
 	select {
-	case s.asking <- struct{}{}:
-		defer func() { <-s.asking }()
-		return s.ask(op, key), true
+	case p <- struct{}{}:
+		return true
 	default:
 		w.Header().Set("Retry-After", "1")
 		fail(w, r, http.StatusServiceUnavailable, "too many requests are in progress")
-		return answers, false
+		return false
 	}
 }
+
+// leave gives a place back.
+func (p places) leave() { <-p }
 
 // decodeKey decodes the id of a key. If it is invalid, decodeKey answers the request and returns false.
 func decodeKey(w http.ResponseWriter, r *http.Request, id string) (key []byte, ok bool) {
@@ -165,10 +179,8 @@ func allowed(w http.ResponseWriter, r *http.Request, command string, key []byte,
 // sameOrigin passes requests on to next, except those that a page of another site made the browser send.
 // The browser would add the user's password to them.
 func sameOrigin(next http.HandlerFunc) http.Handler {
-	origins := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		site := r.Header.Get("Sec-Fetch-Site")
-		if err := origins.Check(r); err != nil || site != "" && site != "same-origin" && site != "none" {
+		if fromAnotherSite(r) {
 			fail(w, r, http.StatusForbidden, "the request comes from another site")
 			return
 		}
@@ -183,9 +195,17 @@ func sameOrigin(next http.HandlerFunc) http.Handler {
 	})
 }
 
-// fail answers with an error, in JSON for paths under /api, else as text.
+var origins = http.NewCrossOriginProtection()
+
+// fromAnotherSite reports whether a page of another site made the browser send a request.
+func fromAnotherSite(r *http.Request) bool {
+	site := r.Header.Get("Sec-Fetch-Site")
+	return origins.Check(r) != nil || site != "" && site != "same-origin" && site != "none"
+}
+
+// fail answers with an error, in JSON for paths under /api and /check, else as text.
 func fail(w http.ResponseWriter, r *http.Request, status int, text string) {
-	if !strings.HasPrefix(r.URL.Path, "/api/") {
+	if !strings.HasPrefix(r.URL.Path, "/api/") && !strings.HasPrefix(r.URL.Path, checkPath) {
 		http.Error(w, text, status)
 		return
 	}

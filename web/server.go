@@ -1,9 +1,9 @@
-// Package web is the HTTP server of rlproxy: health checks, metrics, and the page with its API. It
-// has the same users as the commands, and bounds for everything: connections, headers, bodies,
+// Package web is the HTTP server of rlproxy: health checks, metrics, decisions for gateways, and the page with its API.
+// It has the same users as the commands, and bounds for everything: connections, headers, bodies,
 // times, streams. Nothing that it does delays a decision.
 //
 // Reading order: server.go (this file), conns.go (connections), guard.go (checks of every
-// request), login.go (users), health.go, metrics.go; sample.go (figures of each second),
+// request), login.go (users), health.go, metrics.go, check.go; sample.go (figures of each second),
 // snapshot.go (what a user may see of them), stream.go (watchers), and key.go.
 package web
 
@@ -13,21 +13,28 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/rlproxy/rlproxy/commands/acl"
+	"github.com/rlproxy/rlproxy/commands/policies"
+	"github.com/rlproxy/rlproxy/commands/ratelimit"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/decisionlog"
 	"github.com/rlproxy/rlproxy/engine/observe"
 	"github.com/rlproxy/rlproxy/internal/histogram"
+	"github.com/rlproxy/rlproxy/policy"
 	"github.com/rlproxy/rlproxy/web/metrics"
 	"github.com/rlproxy/rlproxy/web/page"
 )
 
-// MaxConnections is the most connections at the same time.
-const MaxConnections = 64
+// The most connections at the same time.
+const (
+	MaxConnections      = 64
+	MaxCheckConnections = 512 // while Access.Check is set
+)
 
 // Bounds of requests and connections.
 const (
@@ -38,7 +45,8 @@ const (
 	idleTime    = 2 * time.Minute  // until a connection without a request is closed
 	maxHeader   = 16 << 10         // bytes
 	maxBody     = 16 << 10         // bytes
-	maxAsking   = 16               // requests to the engine at the same time
+	maxAsking   = 16               // requests of the page to the engine at the same time
+	maxChecks   = 256              // checks at the same time
 )
 
 // Config configures a Server. All fields are required, except Waiting.
@@ -62,6 +70,9 @@ type Config struct {
 	// Denials returns at most n of the newest denials, the newest first. Several goroutines may call it at once.
 	Denials func(n int) []decisionlog.Denial
 
+	// Policies are the named policies in effect, for checks.
+	Policies *policy.Catalog
+
 	// Alive returns if the part of the process that answers commands responds, and hangs
 	// otherwise. It is called once a second.
 	Alive func()
@@ -79,6 +90,7 @@ type Access struct {
 	ACL       *acl.Users // users and their permissions
 	Protected bool       // answer only clients on this machine
 	Admin     bool       // let users reset the keys that they may reset with RL.RESET
+	Check     bool       // answer checks
 }
 
 // Server is an HTTP server. It accepts connections once Serve is called.
@@ -91,10 +103,12 @@ type Server struct {
 	logins   logins
 	history  history
 	streams  streams
-	asking   chan struct{}   // has an element for each request to the engine in progress
-	draining atomic.Bool     // the process is stopping
-	panics   atomic.Int64    // requests and samples that ended with a panic
-	ending   context.Context // ends with the server
+	asking   places            // of requests of the page to the engine
+	checks   places            // of checks
+	command  ratelimit.Command // RL.CHECK
+	draining atomic.Bool       // the process is stopping
+	panics   atomic.Int64      // requests and samples that ended with a panic
+	ending   context.Context   // ends with the server
 	end      context.CancelFunc
 
 	started    time.Time
@@ -111,10 +125,10 @@ type Server struct {
 func New(cfg Config, rules Access) *Server {
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, started: time.Now(), maxSilence: maxSilence, eventTime: eventTime,
-		conns: conns{max: MaxConnections}, streams: streams{open: make(map[*stream]struct{})},
-		asking: make(chan struct{}, maxAsking),
+		streams: streams{open: make(map[*stream]struct{})},
+		asking:  make(places, maxAsking), checks: make(places, maxChecks), command: policies.Check(cfg.Policies),
 	}
-	s.rules.Store(&rules)
+	s.SetRules(rules)
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.logins = logins{refused: cfg.LoginRefused, ending: s.ending, delayed: make(map[string]int)}
 	var only http.Protocols
@@ -136,7 +150,14 @@ func New(cfg Config, rules Access) *Server {
 }
 
 // SetRules replaces the rules for later requests.
-func (s *Server) SetRules(rules Access) { s.rules.Store(&rules) }
+func (s *Server) SetRules(rules Access) {
+	s.rules.Store(&rules)
+	if rules.Check {
+		s.conns.setMax(MaxCheckConnections)
+		return
+	}
+	s.conns.setMax(MaxConnections)
+}
 
 // Serve accepts connections from l until Shutdown, then returns nil. It may be called for
 // several listeners at once. secure wraps a listener in one for TLS; it is nil without TLS.
@@ -201,5 +222,11 @@ func (s *Server) routes() http.Handler {
 	mux.Handle("GET /api/stream", sameOrigin(requireCommand("rl.hotkeys", http.HandlerFunc(s.stream)).ServeHTTP))
 	mux.Handle("GET /api/key", sameOrigin(requireCommand("rl.inspect", http.HandlerFunc(s.inspect)).ServeHTTP))
 	mux.Handle("POST /api/reset", sameOrigin(requireCommand("rl.reset", http.HandlerFunc(s.reset)).ServeHTTP))
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, checkPath) {
+			s.check(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
 }

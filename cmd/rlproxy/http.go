@@ -40,6 +40,7 @@ func newWeb(c *config.Config, now *live, ready prepared, eng *engines, log *slog
 		CheckNodes:   check,
 		Waiting:      eng.store.Waiting,
 		Denials:      eng.decisions.Newest,
+		Policies:     eng.policies,
 		Alive:        func() { now.handler.Connected() },
 		LoginRefused: now.handler.LoginRefused,
 		Logger:       log,
@@ -59,7 +60,7 @@ func newWeb(c *config.Config, now *live, ready prepared, eng *engines, log *slog
 
 // rules returns the access rules of the HTTP server.
 func (p *prepared) rules(c *config.Config) web.Access {
-	return web.Access{ACL: p.acl, Protected: p.protected(c), Admin: c.PageAdmin}
+	return web.Access{ACL: p.acl, Protected: p.protected(c), Admin: c.PageAdmin, Check: c.HTTPCheck}
 }
 
 // serveHTTP answers HTTP on listeners, over TLS if there is a tls-port. Each sends to ended

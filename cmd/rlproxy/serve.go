@@ -220,7 +220,11 @@ func clientLimit(c *config.Config, eng *engines, log *slog.Logger) int {
 // half of the files.
 func clientsWithin(c *config.Config, files, nodes int) int {
 	reserved := 32 + nodes*(backend.MaxConnections+forward.MaxConnections) // 32 for listeners, sentinels and logs
-	if c.HTTPPort != 0 {
+	switch {
+	case c.HTTPPort == 0:
+	case c.HTTPCheck:
+		reserved += web.MaxCheckConnections
+	default:
 		reserved += web.MaxConnections
 	}
 	return min(c.MaxClients, max(files-reserved, files/2, 1))

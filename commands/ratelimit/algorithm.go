@@ -116,7 +116,7 @@ func LimitWords(k limit.Kind, param int64, ws []limit.Window) (words []string) {
 			words = append(words, a.limitWords(w, param)...)
 			continue
 		}
-		words = append(words, strconv.FormatInt(w.Limit, 10), windowWord(w.Length))
+		words = append(words, strconv.FormatInt(w.Limit, 10), WindowWord(w.Length))
 	}
 	return words
 }

@@ -24,7 +24,7 @@ func init() {
 		begin: beginBucket,
 		check: checkFill,
 		limitWords: func(w limit.Window, refill int64) []string {
-			return []string{strconv.FormatInt(w.Limit, 10), strconv.FormatInt(refill, 10), windowWord(w.Length)}
+			return []string{strconv.FormatInt(w.Limit, 10), strconv.FormatInt(refill, 10), WindowWord(w.Length)}
 		},
 		command: func(*grammar) table.Command {
 			return table.Command{

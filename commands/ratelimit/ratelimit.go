@@ -92,21 +92,29 @@ func replyDecision(dst []byte, _ int, requests []engine.Request, results []engin
 	if requests[0].KeyNumber > 0 {
 		return replyMultiKey(dst, requests, results)
 	}
-	r := &results[0]
-	d := &r.Decision
-	shadow := requests[0].Shadow
-	switch {
-	case shadow && r.Fail != engine.FailDefault:
-		open := engine.FailOpen.Decide(&requests[0], 0) // whatever the FAIL policy is
-		d = &open
-	case r.Err != nil:
-		return appendFailure(dst, r.Err)
+	d, err := Answer(&requests[0], &results[0])
+	if err != nil {
+		return appendFailure(dst, err)
 	}
 	allowed := int64(0)
-	if d.Allowed || shadow {
+	if d.Allowed {
 		allowed = 1
 	}
-	return appendDecision(dst, allowed, d)
+	return appendDecision(dst, allowed, &d)
+}
+
+// Answer returns what a client is told of a decision about one key, with its result, or the error that it gets. With
+// SHADOW everything is allowed.
+func Answer(r *engine.Request, res *engine.Result) (d limit.Decision, err error) {
+	d = res.Decision
+	switch {
+	case r.Shadow && res.Fail != engine.FailDefault:
+		d = engine.FailOpen.Decide(r, 0) // whatever the FAIL policy is
+	case res.Err != nil:
+		return d, res.Err
+	}
+	d.Allowed = d.Allowed || r.Shadow
+	return d, nil
 }
 
 func appendDecision(dst []byte, allowed int64, d *limit.Decision) []byte {

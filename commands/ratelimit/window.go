@@ -35,8 +35,8 @@ func window(b []byte) (int64, bool) {
 	return n * unit, true
 }
 
-// windowWord formats the length of a window in the largest unit of which it is a multiple.
-func windowWord(ms int64) string {
+// WindowWord formats the length of a window in the largest unit of which it is a multiple.
+func WindowWord(ms int64) string {
 	for _, u := range []struct {
 		ms   int64
 		name string

@@ -29,6 +29,7 @@ type Config struct {
 	HTTPPort       int    // 0: none
 	ReadyNodes     string // a web.Ready
 	PageAdmin      bool
+	HTTPCheck      bool
 	MetricsKeys    bool
 	UnixSocket     string
 	UnixSocketPerm fs.FileMode
