@@ -37,6 +37,9 @@ missing ruby command -v ruby
 missing ruby-redis ruby -e 'require "redis"'
 missing ruby-webrick ruby -e 'require "webrick"'
 missing socat command -v socat
+missing nginx test -x /usr/sbin/nginx
+missing caddy test -x /usr/bin/caddy
+missing haproxy test -x /usr/sbin/haproxy
 missing tcl command -v tclsh
 
 if [ ${#packages[@]} -gt 0 ]; then

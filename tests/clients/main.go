@@ -15,10 +15,10 @@
 // for `OK` on its standard input. Programs set generous timeouts and windows of an hour,
 // so that the result does not depend on the speed of the machine.
 //
-// It also runs other projects' test suites, which are listed in suites.go.
+// It also runs the recipes of docs/gateways.md, and other projects' test suites, which are listed in suites.go.
 //
 // Reading order: main.go, table.go, run.go, server.go, matrix.go, examples.go, program.go, holds.go, workers.go,
-// suites.go, suite.go, verdict.go.
+// gateways.go, suites.go, suite.go, verdict.go.
 package main
 
 import (
@@ -31,7 +31,7 @@ import (
 )
 
 func main() {
-	only := flag.String("only", "", "run only the clients, examples and suites whose name matches; write no matrix")
+	only := flag.String("only", "", "run only the clients, examples, gateways and suites whose name matches; write no matrix")
 	jobs := flag.Int("j", runtime.NumCPU(), "how many programs run at a time")
 	flag.Parse()
 	if err := run(*only, *jobs); err != nil {
@@ -63,11 +63,19 @@ func run(only string, jobs int) error {
 		return err
 	}
 
+	var crossed []*crossing
+	for _, g := range gateways {
+		if pattern.MatchString("gateway-" + g.name) {
+			crossed = append(crossed, &crossing{gateway: g})
+		}
+	}
+
 	each(jobs, trials, (*trial).run)
 	each(jobs, shown, (*demonstration).run)
+	each(jobs, crossed, (*crossing).run)
 	each(jobs, tried, (*audition).run)
 	if only == "" {
-		if err := writeMatrix("docs/clients.md", trials, shown, tried); err != nil {
+		if err := writeMatrix("docs/clients.md", trials, shown, crossed, tried); err != nil {
 			return err
 		}
 	}
@@ -83,14 +91,20 @@ func run(only string, jobs int) error {
 			failures++
 		}
 	}
+	for _, c := range crossed {
+		checks++
+		if c.err != nil {
+			failures++
+		}
+	}
 	for _, a := range tried {
 		checks++
 		if len(a.problems()) > 0 {
 			failures++
 		}
 	}
-	fmt.Printf("%d runs of clients, %d examples, %d suites, %d checks, %d failed\n",
-		len(trials), len(shown), len(tried), checks, failures)
+	fmt.Printf("%d runs of clients, %d examples, %d gateways, %d suites, %d checks, %d failed\n",
+		len(trials), len(shown), len(crossed), len(tried), checks, failures)
 	if failures > 0 || checks == 0 {
 		return fmt.Errorf("%d of %d checks failed", failures, checks)
 	}

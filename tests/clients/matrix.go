@@ -50,8 +50,9 @@ const matrixLegend = `
 URL. Two clients go on in database 0 all the same: ioredis emits an error event, and select() of phpredis returns false. rlproxy logs the first such SELECT.
 `
 
-// writeMatrix writes the page with the results of all trials, demonstrations and suites.
-func writeMatrix(path string, trials []*trial, shown []*demonstration, tried []*audition) error {
+// writeMatrix writes the page with the results of all trials, demonstrations, gateways and suites.
+func writeMatrix(path string, trials []*trial, shown []*demonstration, crossed []*crossing,
+	tried []*audition) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, matrixTop, redisVersion())
 	columns := slices.Clone(common)
@@ -82,6 +83,7 @@ func writeMatrix(path string, trials []*trial, shown []*demonstration, tried []*
 		}
 		fmt.Fprintf(&b, "| %s | [%s](../%s) | %s |\n", d.language, d.source, d.source, mark)
 	}
+	b.WriteString(gatewaysTable(crossed))
 	b.WriteString(suitesTable(tried))
 	return os.WriteFile(path, []byte(b.String()), 0o644)
 }
