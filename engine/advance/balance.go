@@ -14,6 +14,7 @@ type Balance struct {
 	refused int     // calls in a row that asked for units and brought none
 	failed  bool    // the newest call had no answer
 	recall  bool    // a recall came while a call was under way
+	back    bool    // the newest call gave back what was recalled
 }
 
 const (
@@ -47,7 +48,7 @@ func (b *Balance) Call(now Instant) (m Message) {
 		m.Want = 2 * need
 	}
 	m.Account = b.Account(m.Want)
-	b.calling, b.called = true, now
+	b.calling, b.called, b.back = true, now, b.recalled && m.Account != nil && m.Account.Keep == 0
 	return m
 }
 
@@ -69,7 +70,7 @@ func (b *Balance) Due(now Instant) bool {
 		return false
 	case b.number == 0:
 		return since >= pause<<min(b.refused, pauses) && b.cost > 0 && b.need(now) >= hot*b.cost
-	case b.recalled && !b.Pending():
+	case b.recalled && !b.Pending() && !b.back:
 		return true
 	case since < pause:
 		return false

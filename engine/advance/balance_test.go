@@ -168,3 +168,34 @@ func TestGrant(t *testing.T) {
 	require.Zero(t, Grant(600, 60, 1000, 1, 7))
 	require.Zero(t, Grant(7, 1000, 1000, 1, 8), "it would not pay")
 }
+
+// However a node answers, a key makes at most 20 calls a second, and none if it is not hot.
+func TestCallsOfAKeyAreFew(t *testing.T) {
+	for name, answer := range map[string]func(n int64) *Terms{
+		"never":         func(int64) *Terms { return nil },
+		"with nothing":  func(n int64) *Terms { return &Terms{Clock: n} },
+		"with one unit": func(n int64) *Terms { return &Terms{Number: n, Units: 1, Deadline: n + 2000, Clock: n} },
+		"with one ms":   func(n int64) *Terms { return &Terms{Number: n, Units: 100, Deadline: n + 1, Clock: n} },
+		"with the recall": func(n int64) *Terms {
+			return &Terms{Number: n, Units: 1000, Deadline: n + 250, Clock: n, Recalled: true}
+		},
+	} {
+		calls := func(requests int64) (calls int) {
+			var b Balance
+			for n := int64(1); n < 10_000; n++ {
+				for r := range requests {
+					if requests > 1 || n%50 == r {
+						b.Request(at(n), 1)
+					}
+				}
+				if b.Due(at(n)) {
+					calls++
+					b.End(b.Call(at(n)), at(n), answer(n))
+				}
+			}
+			return calls
+		}
+		require.LessOrEqual(t, calls(1000), 10*20, name)
+		require.Zero(t, calls(1), name)
+	}
+}
