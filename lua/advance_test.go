@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -192,6 +193,29 @@ func TestAdvancesAreAsSpecified(t *testing.T) {
 		total.seen.again += a.seen.again
 	}
 	t.Logf("%+v", total.seen)
+}
+
+// A library from before advances, here one that knows them by another kind, decides nothing about a key of which units are
+// advanced, and says why.
+func TestAnOlderLibraryDecidesNothingWhileUnitsAreAdvanced(t *testing.T) {
+	newer, older := redistest.Start(t), redistest.Start(t)
+	newer.Do("FUNCTION", "LOAD", lua.Library.Source)
+	require.Contains(t, lua.Library.Source, "ADVANCES = 10,")
+	older.Do("FUNCTION", "LOAD", strings.Replace(lua.Library.Source, "ADVANCES = 10,", "ADVANCES = 11,", 1))
+	s := limit.Spec{Kind: limit.Slide, N: 1, Param: 1, Cost: 1}
+	s.Windows[0] = limit.Window{Length: 60_000, Limit: 1000}
+	_, err := callOn(newer, lua.Advance, "rl:{k}", time.Now().UnixMilli(), wire.Args(wire.NewAdvanceAsk("p", &s, advance.Message{Want: 100}, 250)))
+	require.NoError(t, err)
+	record, err := newer.Client.Dump(t.Context(), "rl:{k}").Result()
+	require.NoError(t, err)
+	require.NoError(t, older.Client.Restore(t.Context(), "rl:{k}", time.Minute, record).Err())
+	var c wire.Call
+	c.Add(&engine.Request{Key: []byte("k"), Spec: s}, 0)
+	reply, err := older.Client.Do(t.Context(), c.Args("", false, false)...).Text()
+	require.NoError(t, err)
+	answers, _, err := c.Decode(reply)
+	require.NoError(t, err)
+	require.Equal(t, "ERR the stored record of 'rl:{k}' is not of this version of rlproxy; RL.RESET removes it", answers[0].Failure)
 }
 
 // callOn calls a function about one key.

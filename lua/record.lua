@@ -26,6 +26,7 @@ local STATES, YEAR, HOLDS, LINGER = schema.STATES, schema.YEAR, schema.HOLDS, sc
 -- bytes of a record from which on it is not rewritten to drop or to add a state, if that can be avoided
 local LONG = 16384
 local SPARE = 8 -- the most states that have ended and stay when such a record is rewritten
+local OTHER = 'not of this version of rlproxy'
 local record = {}
 lib.record = record
 
@@ -121,7 +122,7 @@ local directory_of = record.cache(1000, function(s, key)
     local from = HEAD + (i - 1) * NAME
     local kind, parameter, window, limit = unpack(schema.NAME, s, from + 1)
     local algorithm = algorithms[kind]
-    if not algorithm then record.damaged(key, 'a state of unknown kind ' .. kind) end
+    if not algorithm then error({ err = about(key, OTHER) }) end -- a newer version may have more kinds
     if not algorithm.valid(parameter, window) then record.damaged(key, 'a state without a window') end
     if kind == HOME or kind == SHARD then
       if i < count then record.damaged(key, 'a state after the lease record') end
@@ -156,7 +157,7 @@ function record.directory(key, s)
   if #s < HEAD then record.damaged(key, 'it has ' .. #s .. ' bytes') end
   local version, count = unpack('>BI2', s)
   if version ~= schema.VERSION then
-    error({ err = about(key, 'not of this version of rlproxy') })
+    error({ err = about(key, OTHER) })
   end
   if count > 2 * STATES + 1 then record.damaged(key, 'it has ' .. count .. ' states') end
   local bytes = HEAD + count * NAME

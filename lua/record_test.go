@@ -32,7 +32,7 @@ func TestFailedEntryLeavesNothingBehind(t *testing.T) {
 				why = "damaged"
 			case 2:
 				s.Do("SET", bad, "\x04\x00\x01\x0f\x00\x00\x00\x00\x01\x00\x00\x00\x00\x01\x00\x00\x00\x00\x01")
-				why = "unknown kind"
+				why = "not of this version" // but one with more kinds
 			case 3:
 				s.Do("SET", bad, "\x03 of another version")
 				why = "not of this version"
