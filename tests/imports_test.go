@@ -99,7 +99,7 @@ var allowed = map[string][]string{
 var inTests = map[string][]string{
 	"tests":              {"engine", "engine/memory"}, // of accuracy, which sets their clocks
 	"engine/multikey":    {"engine/memory"},
-	"engine/redis":       {"engine/memory", "shard/lease"},
+	"engine/redis":       {"engine/advance", "engine/memory", "shard/lease"},
 	"engine/hotkeys":     {"shard"},
 	"policy/store":       {"shard"},
 	"commands":           {"engine/backend", "engine/limit", "engine/memory", "engine/redis", "policy/store"},

@@ -37,7 +37,7 @@ func DecodeAdvance(reply string, s *limit.Spec) (*AdvanceAnswer, error) {
 	}
 	t := &a.Terms
 	if len(a.Used) != s.N || t.Clock == 0 || t.Deadline > t.Clock+longestAdvance || t.Units > s.Smallest() ||
-		(t.Number == 0) != (t.Units == 0) {
+		(t.Number == 0) != (t.Units == 0) || t.Number != 0 && t.Deadline <= t.Clock {
 		return nil, errInconsistent
 	}
 	return a, nil
