@@ -389,11 +389,11 @@ func TestUnusableHTTPPortIsRefused(t *testing.T) {
 }
 
 // TestHTTPNeverDelaysDecisions floods the HTTP port with connections that send nothing, that
-// never end a header, that send huge headers, that guess passwords, and that do not read the
-// replies. Decisions take as long as before, the process does not grow, and a probe is answered.
+// never end a header, that send huge headers, that guess passwords, that do not read the
+// replies, and that ask for checks, also with bodies that do not come. Decisions take as long as before, the process does not grow, and a probe is answered.
 func TestHTTPNeverDelaysDecisions(t *testing.T) {
 	const clients = 1000
-	s := startHTTP(t, "--requirepass", "hush-hush")
+	s := startHTTP(t, "--requirepass", "hush-hush", "--http-check", "yes", "--policy", "api", "SLIDE", "5", "60")
 	c := dial(t, s.addr)
 	require.Equal(t, status("OK"), c.do(t, "AUTH", "hush-hush"))
 	measure := func() (median, late time.Duration) {
@@ -428,7 +428,7 @@ func TestHTTPNeverDelaysDecisions(t *testing.T) {
 					return
 				}
 				defer context.AfterFunc(done, func() { _ = nc.Close() })()
-				switch i % 5 {
+				switch i % 7 {
 				case 0: // silent
 				case 1:
 					_, _ = io.WriteString(nc, "GET /metrics HTTP/1.1\r\nX-Slow: ")
@@ -438,8 +438,12 @@ func TestHTTPNeverDelaysDecisions(t *testing.T) {
 					_, _ = io.WriteString(nc, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n"+wrong+"\r\n")
 				case 4:
 					_, _ = io.WriteString(nc, "GET /api/stream HTTP/1.1\r\nHost: localhost\r\n"+basic+"\r\n")
+				case 5:
+					_, _ = fmt.Fprintf(nc, "GET /check/api/user:%d HTTP/1.1\r\nHost: localhost\r\n%s\r\n", i, basic)
+				case 6:
+					_, _ = fmt.Fprintf(nc, "POST /check/api/%s HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: 9\r\n\r\n", strings.Repeat("%ff", 4092), basic)
 				}
-				if i%5 == 4 {
+				if i%7 == 4 {
 					<-done.Done() // reads nothing
 				}
 				_, _ = io.Copy(io.Discard, nc)     // until the server closes it

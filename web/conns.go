@@ -58,29 +58,26 @@ func (l *boundListener) Accept() (net.Conn, error) {
 	}
 }
 
-// add counts a connection, and closes an idle one if there are too many. It returns nil if there
+// add counts a connection, and closes idle ones if there are too many. It returns nil if there
 // are too many and all are busy.
 func (c *conns) add(nc net.Conn) *conn {
 	from, _, _ := net.SplitHostPort(nc.RemoteAddr().String()) // it is a TCP address
 	added := &conn{Conn: nc, all: c, from: from}
 	c.mu.Lock()
-	var replaced *conn
-	if c.open.Len() >= c.max {
-		if replaced = c.idle(); replaced == nil {
-			c.mu.Unlock()
+	defer c.mu.Unlock()
+	for c.open.Len() >= c.max {
+		replaced := c.idle()
+		if replaced == nil {
 			return nil
 		}
 		replaced.remove()
-	}
-	added.at = c.open.PushBack(added)
-	c.mu.Unlock()
-	if replaced != nil {
 		_ = replaced.Conn.Close() // its goroutine notices
 	}
+	added.at = c.open.PushBack(added)
 	return added
 }
 
-// setMax changes the most connections. Those above it stay open until their clients close them or others replace them.
+// setMax changes the most connections. Idle ones above it are closed when the next one comes.
 func (c *conns) setMax(most int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

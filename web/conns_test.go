@@ -111,6 +111,23 @@ func TestTheConnectionThatIsIdleForLongestIsReplaced(t *testing.T) {
 	}
 }
 
+// With checks there may be more connections. If they are disabled, the bound is lower again.
+func TestTheMostConnectionsFollowTheRules(t *testing.T) {
+	t.Parallel()
+	s := start(t, Access{ACL: users(t)}, NoNodes, nil)
+	for _, c := range []struct {
+		check bool
+		most  int
+	}{{false, MaxConnections}, {true, MaxCheckConnections}, {false, MaxConnections}} {
+		s.SetRules(Access{ACL: users(t), Check: c.check})
+		for range MaxCheckConnections + 1 {
+			s.conns.connect(t, 1)
+		}
+		require.Equal(t, c.most, s.conns.len())
+	}
+	require.Zero(t, s.conns.refused.Load())
+}
+
 // A connection whose client does not read its answer is idle, until it does.
 func TestConnectionsAreIdleWhileTheAnswerIsNotRead(t *testing.T) {
 	t.Parallel()

@@ -33,7 +33,7 @@ import (
 // The most connections at the same time.
 const (
 	MaxConnections      = 64
-	MaxCheckConnections = 512 // while Access.Check is set
+	MaxCheckConnections = 256 // while Access.Check is set
 )
 
 // Bounds of requests and connections.
@@ -46,7 +46,7 @@ const (
 	maxHeader   = 16 << 10         // bytes
 	maxBody     = 16 << 10         // bytes
 	maxAsking   = 16               // requests of the page to the engine at the same time
-	maxChecks   = 256              // checks at the same time
+	maxChecks   = 192              // checks at the same time
 )
 
 // Config configures a Server. All fields are required, except Waiting.
