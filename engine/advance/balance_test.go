@@ -161,14 +161,6 @@ func TestSpan(t *testing.T) {
 	}
 }
 
-func TestGrant(t *testing.T) {
-	require.EqualValues(t, 100, Grant(100, 1000, 1000, 1, 8))
-	require.EqualValues(t, 250, Grant(600, 1000, 1000, 2, 8), "half of the room for two proxies")
-	require.EqualValues(t, 7, Grant(600, 69, 1000, 1, 7), "a sixteenth of the limit stays")
-	require.Zero(t, Grant(600, 60, 1000, 1, 7))
-	require.Zero(t, Grant(7, 1000, 1000, 1, 8), "it would not pay")
-}
-
 // However a node answers, a key makes at most 20 calls a second, and none if it is not hot.
 func TestCallsOfAKeyAreFew(t *testing.T) {
 	for name, answer := range map[string]func(n int64) *Terms{

@@ -3,8 +3,6 @@ package advance
 import "time"
 
 const (
-	// Most is the most advances of a key at a time.
-	Most = 64
 	// Reserve is the part of a limit, 1/Reserve, that the home keeps: it advances nothing if less would be left.
 	Reserve = 16
 	// Usual is for how many ms units are advanced, unless a directive says otherwise.
@@ -25,17 +23,6 @@ func Span(usual, window int64, roundTrip time.Duration) int64 {
 		return 0
 	}
 	return span
-}
-
-// Grant returns how many units the home advances to a proxy that wants some. room is what its limits leave, limit the
-// least of these, and proxies how many have an advance, the asker included. pays is the fewest for which an advance
-// pays.
-func Grant(want, room, limit, proxies, pays int64) int64 {
-	units := min(want, room/2/proxies, room-limit/Reserve)
-	if units < pays {
-		return 0
-	}
-	return units
 }
 
 // demand measures how many units requests ask for, whoever decides them.

@@ -24,13 +24,11 @@ func (q *Queue[T]) newWorker() *worker[T] { return &worker[T]{Carrier: q.carrier
 // startWorkers starts workers, unless there are enough to have InFlight batches under way. The caller holds mu.
 func (q *Queue[T]) startWorkers() {
 	for ; q.started < InFlight+q.aside; q.started++ {
-		q.workers.Add(1)
-		go q.serve() // until Close
+		q.workers.Go(q.serve) // until Close
 	}
 }
 
 func (q *Queue[T]) serve() {
-	defer q.workers.Done()
 	w := q.newWorker()
 	for {
 		work, ok := q.take(w)

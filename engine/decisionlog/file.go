@@ -60,21 +60,13 @@ func (r *Recorder) queue(line []byte) {
 // Stats returns what INFO and metrics show of the decision log.
 func (r *Recorder) Stats() []engine.Stat {
 	return []engine.Stat{
-		{
-			Name: "decision_log_lines", Value: r.written.Load(), Metric: "decision_log_lines_total",
-			Help: "Lines written to the decision log.",
-		},
-		{
-			Name: "decision_log_left_out", Value: r.overRate.Load(), Metric: "decision_log_left_out_total",
-			Help: "Lines left out of the decision log because there were too many in a second.",
-		},
-		{
-			Name: "decision_log_dropped", Value: r.dropped.Load(), Metric: "decision_log_dropped_total",
-			Help: "Lines dropped because the file of the decision log did not take them in time.",
-		},
-		{
-			Name: "decision_log_failed_writes", Value: r.failed.Load(), Metric: "decision_log_failed_writes_total",
-			Help: "Writes to the decision log that failed.",
-		},
+		{Name: "decision_log_lines", Value: r.written.Load(), Metric: "decision_log_lines_total",
+			Help: "Lines written to the decision log."},
+		{Name: "decision_log_left_out", Value: r.overRate.Load(), Metric: "decision_log_left_out_total",
+			Help: "Lines left out of the decision log because there were too many in a second."},
+		{Name: "decision_log_dropped", Value: r.dropped.Load(), Metric: "decision_log_dropped_total",
+			Help: "Lines dropped because the file of the decision log did not take them in time."},
+		{Name: "decision_log_failed_writes", Value: r.failed.Load(), Metric: "decision_log_failed_writes_total",
+			Help: "Writes to the decision log that failed."},
 	}
 }

@@ -226,25 +226,15 @@ func (l *Ledger) write(ctx context.Context, p *engine.Pipeline, do func(*engine.
 // Stats returns what INFO and metrics show of the ledger.
 func (l *Ledger) Stats() []engine.Stat {
 	return []engine.Stat{
-		{
-			Name: "local_keys", Value: l.counted.Keys(), Metric: "local_keys",
-			Help: "Keys with state that FAIL LOCAL keeps in this process.",
-		},
-		{
-			Name: "local_unwritten", Value: l.unwritten.Keys(), Metric: "local_keys_unwritten",
-			Help: "Keys of FAIL LOCAL whose use is not written back to their nodes.",
-		},
-		{
-			Name: "local_written_back", Value: l.written.Load(), Metric: "local_written_back_total",
-			Help: "Uses counted by FAIL LOCAL that were written back to nodes.",
-		},
-		{
-			Name: "local_lost", Value: l.lost.Load(), Metric: "local_lost_total",
-			Help: "Uses counted by FAIL LOCAL that could not be written back.",
-		},
-		{
-			Name: "local_refused_for_memory", Value: l.counted.Refused(), Metric: "local_memory_refusals_total",
-			Help: "Requests of FAIL LOCAL that found no room in memory.",
-		},
+		{Name: "local_keys", Value: l.counted.Keys(), Metric: "local_keys",
+			Help: "Keys with state that FAIL LOCAL keeps in this process."},
+		{Name: "local_unwritten", Value: l.unwritten.Keys(), Metric: "local_keys_unwritten",
+			Help: "Keys of FAIL LOCAL whose use is not written back to their nodes."},
+		{Name: "local_written_back", Value: l.written.Load(), Metric: "local_written_back_total",
+			Help: "Uses counted by FAIL LOCAL that were written back to nodes."},
+		{Name: "local_lost", Value: l.lost.Load(), Metric: "local_lost_total",
+			Help: "Uses counted by FAIL LOCAL that could not be written back."},
+		{Name: "local_refused_for_memory", Value: l.counted.Refused(), Metric: "local_memory_refusals_total",
+			Help: "Requests of FAIL LOCAL that found no room in memory."},
 	}
 }

@@ -8,7 +8,6 @@ const linger = 1000
 
 // janitor drops expired keys, and logs that memory is full, until Close.
 func (e *Engine) janitor() {
-	defer e.done.Done()
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	for {

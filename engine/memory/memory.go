@@ -81,8 +81,7 @@ const nodeName = "embedded"
 // Open returns an empty engine and starts its janitor, which Close stops.
 func Open(cfg Config) *Engine {
 	e := New(cfg)
-	e.done.Add(1)
-	go e.janitor() // until Close
+	e.done.Go(e.janitor) // until Close
 	return e
 }
 
@@ -147,10 +146,8 @@ func (e *Engine) Stats() []engine.Stat {
 			Help: "Bytes of keys and their states in this process."},
 		{Name: "max_memory", Value: e.cfg.MaxMemory, Metric: "memory_max_bytes", Help: "The setting maxmemory."},
 		{Name: "expired_keys", Value: e.Expired(), Metric: "keys_expired_total", Help: "Keys whose state has ended."},
-		{
-			Name: "refused_for_memory", Value: e.Refused(), Metric: "memory_refusals_total",
-			Help: "Requests that found no room in memory and got their FAIL policy.",
-		},
+		{Name: "refused_for_memory", Value: e.Refused(), Metric: "memory_refusals_total",
+			Help: "Requests that found no room in memory and got their FAIL policy."},
 	}
 }
 

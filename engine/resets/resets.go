@@ -46,12 +46,10 @@ func (l *Listener) Open(n *backend.Node, forget func(key []byte), forgetAll func
 	l.sub = l.client.Subscribe(context.Background()) // without a channel, it does not connect
 	l.refused = episodes.New(log, time.Now, refusesSubscribe, "node", n.Name())
 	l.stop = make(chan struct{})
-	l.done.Add(1)
-	go l.run(n.Name(), log) // until Close
+	l.done.Go(func() { l.run(n.Name(), log) }) // until Close
 }
 
 func (l *Listener) run(node string, log *slog.Logger) {
-	defer l.done.Done()
 	subscribed := false
 	for {
 		var err error

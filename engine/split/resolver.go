@@ -29,14 +29,12 @@ func (s *Splitter) join(g *group) {
 	if f == nil {
 		f = &resolver{s: s, id: id, key: []byte(id.key)}
 		s.resolvers[id] = f
-		s.running.Add(1)
-		go f.run() // until no group waits
+		s.running.Go(f.run) // until no group waits
 	}
 	f.waiting = append(f.waiting, g)
 }
 
 func (f *resolver) run() {
-	defer f.s.running.Done()
 	var open []*group
 	for {
 		waiting := f.take(len(open) == 0)

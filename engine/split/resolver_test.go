@@ -228,7 +228,6 @@ func TestPanicOfAResolverFailsOnlyItsRound(t *testing.T) {
 		request.resolved = &resolved
 	}
 	f := &resolver{s: s, id: idOf(&r), key: r.Key, waiting: []*group{newGroup(requests[:1], nil), newGroup(requests[1:], nil)}}
-	s.running.Add(1)
 	f.run()
 	resolved.Wait()
 	require.Equal(t, []bool{false}, decided(t, requests[:1]))

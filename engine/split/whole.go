@@ -22,9 +22,7 @@ type whole struct {
 // readWhole answers equal requests about a whole key in a goroutine.
 func (s *Splitter) readWhole(requests []*Request) {
 	w := &whole{s: s, requests: requests, key: slices.Clone(requests[0].Key)}
-	s.running.Add(1)
-	go func() { // until the requests are resolved
-		defer s.running.Done()
+	s.running.Go(func() { // until the requests are resolved
 		var failure *Failure
 		if !s.guard("reading a split key", func() { failure = w.answer() }) {
 			failure = &Failure{Why: backend.ErrPanicked.Error()}
@@ -33,7 +31,7 @@ func (s *Splitter) readWhole(requests []*Request) {
 			r.Failure = failure
 			r.done()
 		}
-	}()
+	})
 }
 
 func (w *whole) answer() *Failure {

@@ -76,8 +76,9 @@ func NewHome() *Home { return &Home{ledgers: make(map[Measure]Ledger), FirstCalm
 const (
 	firstCalm = 1000 // ms
 	lastCalm  = 30_000
-	pays      = 8 // requests
-	patience  = 4 // an advance counts as silent when its span divided by this has passed since its recall
+	mostOut   = 64 // advances of a key
+	pays      = 8  // requests
+	patience  = 4  // an advance counts as silent when its span divided by this has passed since its recall
 )
 
 // Decide answers an Ask by the node's clock, in ms.
@@ -267,7 +268,7 @@ func (h *Home) terms(clock int64, q *Ask, mine int) advance.Terms {
 	} else {
 		want -= h.advanced[mine].units
 	}
-	units := advance.Grant(want, room, limit, proxies, pays*max(q.Cost, 1))
+	units := grant(want, room, limit, proxies, pays*max(q.Cost, 1))
 	if mine < 0 && units > 0 {
 		h.advanced = append(h.advanced, out{proxy: q.Proxy, spec: q.Bounds, number: h.next(clock)})
 		mine = len(h.advanced) - 1
@@ -279,10 +280,21 @@ func (h *Home) terms(clock int64, q *Ask, mine int) advance.Terms {
 	return h.termsOf(mine, clock)
 }
 
+// grant returns how many units the home advances to a proxy that wants some. room is what its limits leave, limit the
+// least of these, and proxies how many have an advance, the asker included. least is the fewest for which an advance
+// pays.
+func grant(want, room, limit, proxies, least int64) int64 {
+	units := min(want, room/2/proxies, room-limit/advance.Reserve)
+	if units < least {
+		return 0
+	}
+	return units
+}
+
 // mayHaveOne reports whether the asker may get an advance. A proxy that has one without knowing it gets no other: the
 // answer with that one may still be under way.
 func (h *Home) mayHaveOne(q *Ask) bool {
-	return q.Account == nil && len(h.advanced) < advance.Most && !slices.ContainsFunc(h.advanced, func(o out) bool {
+	return q.Account == nil && len(h.advanced) < mostOut && !slices.ContainsFunc(h.advanced, func(o out) bool {
 		return o.proxy == q.Proxy && slices.Equal(o.spec, q.Bounds)
 	})
 }

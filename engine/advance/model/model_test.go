@@ -193,3 +193,11 @@ func (t *tally) add(o tally) {
 	t.stops += o.stops
 	t.cuts += o.cuts
 }
+
+func TestGrant(t *testing.T) {
+	require.EqualValues(t, 100, grant(100, 1000, 1000, 1, 8))
+	require.EqualValues(t, 250, grant(600, 1000, 1000, 2, 8), "half of the room for two proxies")
+	require.EqualValues(t, 7, grant(600, 69, 1000, 1, 7), "a sixteenth of the limit stays")
+	require.Zero(t, grant(600, 60, 1000, 1, 7))
+	require.Zero(t, grant(7, 1000, 1000, 1, 8), "it would not pay")
+}

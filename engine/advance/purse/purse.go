@@ -55,8 +55,7 @@ func Open(homes Homes, now func() time.Time) *Purse {
 		stop: make(chan struct{})}
 	p.Open(p.call)
 	p.Configure(0)
-	p.done.Add(1)
-	go p.run() // until Close
+	p.done.Go(p.run) // until Close
 	return p
 }
 
@@ -128,7 +127,6 @@ func (p *Purse) call(c *advance.HomeCall) {
 
 // run sends the calls that no request causes, while there are any balances.
 func (p *Purse) run() {
-	defer p.done.Done()
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	for {
