@@ -4,7 +4,8 @@
 // must stay within what rlproxy promises.
 //
 // CHAOSTIME sets the duration, 10 seconds unless set. CHAOSSEED repeats the choices of
-// another run; how they coincide with the load depends on the machine.
+// another run; how they coincide with the load depends on the machine. If it is odd, hot keys
+// are decided from advances.
 //
 // Reading order: chaos_test.go, fleet_test.go (a fault, from its beginning until everything
 // works again), cluster_test.go and sentinel_test.go (the faults), load_test.go,
@@ -73,8 +74,16 @@ func TestChaos(t *testing.T) {
 // run starts the proxies and the load, and has faults happen until the time is over.
 func run(t *testing.T, s system, duration time.Duration, seed uint64) {
 	f := &fleet{t: t, rng: rand.New(rand.NewPCG(seed, 0)), system: s, accounts: newAccounts(), tally: new(tally)}
+	var args []string
+	if seed%2 == 1 {
+		t.Log("with advances")
+		args = []string{"--advance", "yes"}
+		for _, a := range f.accounts {
+			a.advance = longestAdvance
+		}
+	}
 	for range 3 {
-		f.members = append(f.members, startMember(t, s.url()))
+		f.members = append(f.members, startMember(t, s.url(), args...))
 	}
 	f.settled()
 	f.masters, f.checked = s.masters(), time.Now()

@@ -24,7 +24,8 @@ type account struct {
 	window  time.Duration
 	maxCost int64
 	options []any
-	split   bool // whether the key is split over several nodes
+	split   bool          // whether the key is split over several nodes
+	advance time.Duration // for how long proxies may admit from what a node has forgotten that it advanced
 
 	mu         sync.Mutex
 	admissions []admission // guarded by mu
@@ -35,6 +36,8 @@ type account struct {
 const (
 	// lease is how long a shard may use its loan after the home has failed.
 	lease = time.Second
+	// longestAdvance is the default of advance-time, and the rounding of clocks.
+	longestAdvance = 260 * time.Millisecond
 	// inFlight is longer than any request takes.
 	inFlight = 10 * time.Second
 )
@@ -109,7 +112,7 @@ func (a *account) check(losses []loss, now time.Time) (v finding) {
 // forgotten returns how often Redis may have forgotten the limit's usage within a window.
 func (a *account) forgotten(losses []loss, from, to time.Time) (times int64) {
 	for _, l := range losses {
-		end := l.to
+		end := l.to.Add(a.advance)
 		if a.split {
 			end = end.Add(lease + a.window)
 		}

@@ -23,14 +23,14 @@ type member struct {
 	lives   atomic.Int64 // incremented just before and just after the proxy is killed: odd in between
 }
 
-func startMember(t *testing.T, url string) *member {
+func startMember(t *testing.T, url string, args ...string) *member {
 	t.Helper()
 	port := redistest.FreePort(t)
-	m := &member{addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), args: []string{
+	m := &member{addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), args: append([]string{
 		"--port", strconv.Itoa(port), "--backend", url, "--loglevel", "notice",
 		"--backend-timeout", strconv.FormatInt(backendTimeout.Milliseconds(), 10),
 		"--passthrough-timeout", strconv.FormatInt(passthroughTimeout.Milliseconds(), 10),
-	}}
+	}, args...)}
 	m.process = proxytest.Start(t, m.args...)
 	return m
 }
@@ -82,6 +82,7 @@ func (m *member) round(keys []string) error {
 // footprint is what an idle proxy occupies.
 type footprint struct {
 	goroutines, clients, files, memory int
+	drawn                              int // requests that were decided from advances, since the proxy started
 }
 
 // footprint reads the proxy's footprint from INFO and from the system.
@@ -105,11 +106,12 @@ func (m *member) footprint(t *testing.T) footprint {
 	require.Zero(t, number("closed_panic"))
 	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", m.process.Cmd.Process.Pid))
 	require.NoError(t, err)
-	return footprint{number("goroutines"), number("connected_clients"), len(files), number("used_memory")}
+	return footprint{number("goroutines"), number("connected_clients"), len(files), number("used_memory"), number("advance_decisions")}
 }
 
 func (f footprint) String() string {
-	return fmt.Sprintf("%d goroutines, %d clients, %d files, %d MB", f.goroutines, f.clients, f.files, f.memory>>20)
+	return fmt.Sprintf("%d goroutines, %d clients, %d files, %d MB, %d decided from advances",
+		f.goroutines, f.clients, f.files, f.memory>>20, f.drawn)
 }
 
 // within reports whether a footprint is no larger than an earlier one, apart from idle
