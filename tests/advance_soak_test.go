@@ -56,7 +56,7 @@ func TestAdvancesDenyOnlyWithoutRoom(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	done := d.start(ctx)
 	var seen map[string]int64
-	for d.phaseAt(time.Now()) < len(d.phases) || d.sent.Load() < soak || seen["advance_decisions"] == 0 || seen["advance_recalls"] == 0 {
+	for d.phaseAt(time.Now()) < len(d.phases) || d.sent.Load() < soakUpTo(200_000, 0) || seen["advance_decisions"] == 0 || seen["advance_recalls"] == 0 {
 		select {
 		case <-done:
 			require.NoError(t, d.failure)
