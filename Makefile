@@ -19,7 +19,7 @@ CHAOSTIME ?= 3m
 SOAK_REQUESTS ?= 1000000
 RACE ?=
 
-# How many random steps make model makes.
+# How many random steps make model makes in each model.
 MODEL_STEPS ?= 10000000
 
 .DEFAULT_GOAL := help
@@ -104,8 +104,9 @@ memory: ## check bounds of memory and allocations, which the race detector hides
 	$(GO) test -count 1 ./commands ./engine/memory -run 'Alloc|Memory'
 
 .PHONY: model
-model: ## compare the arithmetic of holds with its model, MODEL_STEPS=10000000 random steps
-	MODEL_STEPS=$(MODEL_STEPS) $(GO) test -count 1 -timeout 0 -v -run '^TestTheModelAgrees$$' ./engine/hold
+model: ## run the models of holds, split keys and advances, MODEL_STEPS=10000000 random steps of each
+	MODEL_STEPS=$(MODEL_STEPS) $(GO) test -count 1 -timeout 0 -v -run '^Test(TheModelAgrees|ChaosBreaksNoLimit|NoLimitIsExceeded)$$' \
+		./engine/hold ./shard/lease/model ./engine/advance/model
 
 .PHONY: chaos
 chaos: ## kill, stop and move nodes under load for CHAOSTIME=3m

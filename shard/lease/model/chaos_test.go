@@ -107,13 +107,11 @@ func (w *world) every(pause func() int64, do func()) {
 // The protocol never admits more than the limit in any trailing window of true time, and
 // denies only when what shards reported since the demand arrived leaves no room.
 //
-// The environment variable SPLIT_STEPS sets the total number of steps in all worlds. It is
-// 400,000 by default:
-//
-//	SPLIT_STEPS=100000000 go test -timeout 0 -v -run Chaos ./shard/lease/model
+// The environment variable MODEL_STEPS sets the total number of steps in all worlds. It is
+// 400,000 by default.
 func TestChaosBreaksNoLimit(t *testing.T) {
 	total, perWorld := 400_000, 20_000
-	if s := os.Getenv("SPLIT_STEPS"); s != "" {
+	if s := os.Getenv("MODEL_STEPS"); s != "" {
 		n, err := strconv.Atoi(s)
 		require.NoError(t, err)
 		total = n
