@@ -229,7 +229,7 @@ func (kind dear) attack(t *testing.T, n *node) (waits []time.Duration, byFail in
 		attackers = append(attackers, c)
 		attacking.Go(func() { sendDear(c, depth, i*50_000, kind.request) }) // until c is closed
 	}
-	time.Sleep(soakOr(3*time.Second, time.Second)) // the length of the attack
+	time.Sleep(soakOr(3*time.Second, 400*time.Millisecond)) // the length of the attack
 	close(stop)
 	asking.Wait()
 	for _, c := range attackers {
@@ -243,7 +243,7 @@ func (kind dear) attack(t *testing.T, n *node) (waits []time.Duration, byFail in
 	for _, p := range proxies {
 		p.stop(t)
 	}
-	require.Greater(t, len(waits), 100)
+	require.Greater(t, len(waits), 20)
 	slices.Sort(waits)
 	return waits, byFail
 }

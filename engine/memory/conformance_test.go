@@ -15,7 +15,7 @@ func TestConformance(t *testing.T) {
 }
 
 func TestConformanceOfHolds(t *testing.T) {
-	conformance.RunHolds(t, func(t *testing.T, clock func() int64) engine.Engine { return withoutJanitor(t, clock) }, 8000)
+	conformance.RunHolds(t, func(t *testing.T, clock func() int64) engine.Engine { return withoutJanitor(t, clock) }, 4000)
 }
 
 func TestConformanceOfSeveralKeys(t *testing.T) {
@@ -36,7 +36,7 @@ func TestConformanceAtInstants(t *testing.T) {
 		e := New(Config{Now: clock})
 		t.Cleanup(func() { require.NoError(t, e.Close()) })
 		return sweeping{e}
-	}, 50_000)
+	}, 20_000)
 }
 
 // withoutJanitor opens an engine that drops no key by itself: in these runs the

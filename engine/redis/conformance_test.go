@@ -34,22 +34,22 @@ func untimed(nodes int) conformance.Subject {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	conformance.Run(t, on(1), 5000)
+	conformance.Run(t, on(1), 3000)
 }
 
 func TestConformanceOnSeveralNodes(t *testing.T) {
 	t.Parallel()
-	conformance.Run(t, on(3), 4000)
+	conformance.Run(t, on(3), 2000)
 }
 
 func TestConformanceOfHolds(t *testing.T) {
 	t.Parallel()
-	conformance.RunHolds(t, on(1), 5000)
+	conformance.RunHolds(t, on(1), 3000)
 }
 
 func TestConformanceOfHoldsOnSeveralNodes(t *testing.T) {
 	t.Parallel()
-	conformance.RunHolds(t, on(3), 3000)
+	conformance.RunHolds(t, on(3), 2000)
 }
 
 // RL.INSPECT shows the same with nodes as without.
@@ -58,7 +58,7 @@ func TestConformanceOfInspect(t *testing.T) {
 	embedded := func(_ *testing.T, clock func() int64) engine.Engine {
 		return memory.New(memory.Config{Now: conformance.At(clock)})
 	}
-	conformance.RunAlike(t, on(1), embedded, 3000)
+	conformance.RunAlike(t, on(1), embedded, 2000)
 }
 
 // starting is an engine whose pipelines are run by Start.
@@ -78,9 +78,9 @@ func TestConformanceOfWhatIsStarted(t *testing.T) {
 	open := func(t *testing.T, clock func() int64) engine.Engine {
 		return starting{untimed(3)(t, clock).(*Engine)}
 	}
-	conformance.Run(t, open, 3000)
-	conformance.RunHolds(t, open, 2000)
-	conformance.RunJoint(t, open, 300, false)
+	conformance.Run(t, open, 1000)
+	conformance.RunHolds(t, open, 1500)
+	conformance.RunJoint(t, open, 200, false)
 }
 
 // A request about several keys of one node is one call. Over several nodes, units are held and then

@@ -207,7 +207,7 @@ func TestConformanceOfTheScript(t *testing.T) {
 	open := func(t *testing.T, clock func() int64) engine.Engine {
 		return openAt(t, clock, redistest.Start(t, "--rename-command", "FCALL", "", "--rename-command", "FUNCTION", ""))
 	}
-	conformance.Run(t, open, 5000)
+	conformance.Run(t, open, 2000)
 }
 
 // A key that admitted 1,000,000 units within 60 s, something in every ms, is one log

@@ -154,7 +154,7 @@ func grow(r *rand.Rand, depth int, b *strings.Builder, line *int) []*entry {
 // envoyproxy/ratelimit. There is a remark on a descriptor if, and only if, they differ.
 func TestPoliciesDecideAsEnvoyproxyRatelimit(t *testing.T) {
 	whole := 0
-	const rounds = 300
+	const rounds = 150
 	for seed := range uint64(rounds) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		var b strings.Builder
