@@ -42,8 +42,14 @@ func startChecks(t *testing.T, lines ...string) *site {
 	return s
 }
 
-// ask sends a request without a body, with headers of the form "name: value".
-func (s *site) ask(t *testing.T, method, path string, headers ...string) (*http.Response, string) {
+// head is the head of an answer.
+type head struct {
+	StatusCode int
+	Header     http.Header
+}
+
+// ask sends a request without a body, with headers of the form "name: value", and returns the answer's head and body.
+func (s *site) ask(t *testing.T, method, path string, headers ...string) (head, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+s.addr+path, nil)
 	require.NoError(t, err)
@@ -58,7 +64,7 @@ func (s *site) ask(t *testing.T, method, path string, headers ...string) (*http.
 	defer func() { require.NoError(t, answer.Body.Close()) }()
 	body, err := io.ReadAll(answer.Body)
 	require.NoError(t, err)
-	return answer, string(body)
+	return head{answer.StatusCode, answer.Header}, string(body)
 }
 
 // The statuses, headers and bodies are those of README's table.

@@ -183,6 +183,7 @@ func (s *Server) Stats() []engine.Stat {
 		{Value: s.conns.refused.Load(), Metric: "http_connections_refused_total",
 			Help: "Connections to http-port that were refused because there were too many, and rlproxy was working " +
 				"for each."},
+		{Value: int64(len(s.checks)), Metric: "http_checks", Help: "Requests to /check that wait for their decisions."},
 		{Value: int64(len(s.streams.all())), Metric: "http_streams", Help: "Open pages that are being updated."},
 		{Value: s.panics.Load(), Metric: "http_panics_total",
 			Help: "Requests to http-port, and samples for the page, that ended with a panic."},
