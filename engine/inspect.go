@@ -18,12 +18,19 @@ type Inspection struct {
 	Lapsed    int64 // holds that have lapsed since the window last held nothing
 	Limit     int64 // of the latest charge or hold
 	Advanced  int64 // units that proxies may admit in their memory, see engine/advance
-	Advances  int64 // how many proxies have them
+	Advances  []ProxyAdvance
 	Remaining int64 // units of Limit that are neither used, held nor advanced
 	Node      string
 	TTL       int64 // ms until the key's states no longer matter
 	Rate      int64 // calls in the last second that charged units, or that held units if these are more
 	Shards    []Shard
+}
+
+// ProxyAdvance is what RL.INSPECT shows of units that are advanced to a proxy.
+type ProxyAdvance struct {
+	Proxy string // its host, the number of its process, and some digits
+	Units int64  // those that it has not accounted for: some of them may have been used
+	Left  int64  // ms until the advance lapses
 }
 
 // Shard is what RL.INSPECT shows of one shard of a split key.

@@ -220,41 +220,37 @@ local function account(rec, t, asked)
   return nil, true
 end
 
--- grant returns how many units to advance, and the units that count by window. others is how many advances there are,
--- and has what the asker has.
+-- grant returns how many units to advance. others is how many advances there are, and has what the asker has.
 local function grant(rec, q, want, others, has)
   local states, uses, room, limit = {}, {}, huge, huge
   holds.weigh(rec, q, states, uses, q.strict)
   for i = 1, q.count do room, limit = min(room, q.limits[i] - uses[i]), min(limit, q.limits[i]) end
   local units = min(want - has, floor(room / 2 / max(others, 1)), room - floor(limit / RESERVE))
-  return units < PAYS * q.needs and 0 or units, uses
+  return units < PAYS * q.needs and 0 or units
 end
 
--- renew makes or renews the asker's advance o. It returns the advance, and the units that count by window.
+-- renew makes or renews the asker's advance o, and returns it.
 local function renew(rec, t, q, o, asked)
-  local units, uses = grant(rec, q, asked.want, #t.out + (o and 0 or 1), o and o.units or 0)
   local clock, shortest, mine = rec.clock, huge, o ~= nil
   for i = 1, q.count do shortest = min(shortest, q.windows[i]) end
   local span = min(asked.span, floor(shortest / PART), LONGEST)
   for _, other in ipairs(t.out) do -- the answer with the one that it has may still be under way
     mine = mine or other.proxy == asked.proxy and sub(other.spec, lib.messages.FLAGS_AT) == q.about
   end
-  if o and o.recalled > 0 or not o and (mine or asked.account or #t.out >= MOST or rec.lease) then return o, uses end
+  if o and o.recalled > 0 or not o and (mine or asked.account or #t.out >= MOST or rec.lease) then return o end
   if asked.want == 0 or span == 0 or calm(rec.key, clock) then
     if o then o.recalled = clock end -- it is not renewed
-    return o, uses
+    return o
   end
+  local units = grant(rec, q, asked.want, #t.out + (o and 0 or 1), o and o.units or 0)
   if not o and units > 0 then
     t.newest = max(t.newest + 1, clock * 1000)
     o = { proxy = asked.proxy, spec = asked.spec, number = t.newest, before = 0, units = 0, deadline = 0, span = 0,
       recalled = 0 }
     t.out[#t.out + 1] = o
   end
-  if o then
-    for i = 1, q.count do uses[i] = uses[i] + units end
-    o.units, o.deadline, o.span = o.units + units, clock + span, span
-  end
-  return o, uses
+  if o then o.units, o.deadline, o.span = o.units + units, clock + span, span end
+  return o
 end
 
 -- The functions rl_advance and rl_account account for a proxy's advance, and make or renew it. They take `ask` and
@@ -268,8 +264,7 @@ lib.account = record.guarded(function(key, clock, message)
   rec.advanced = t
   local before = cmsgpack.pack(t)
   local o, again = account(rec, t, asked)
-  local uses = again and select(2, grant(rec, q, 0, 1, 0))
-  if not again then o, uses = renew(rec, t, q, o, asked) end
+  if not again then o = renew(rec, t, q, o, asked) end
   local late = asked.account ~= nil and (not o or silent(o, clock))
   local reply = { number = 0, units = 0, deadline = 0, clock = clock, recalled = false, late = late }
   if o and o.units > 0 then
@@ -280,11 +275,13 @@ lib.account = record.guarded(function(key, clock, message)
     if other.units > 0 then out[#out + 1] = other end
   end
   t.out = out
-  if rec.rewrite or cmsgpack.pack(t) ~= before then
-    keep(rec, t)
-    record.save(was)
-  end
-  return cmsgpack.pack({ terms = reply, used = uses })
+  local changed = rec.rewrite or cmsgpack.pack(t) ~= before
+  if changed then keep(rec, t) end
+  local states, uses, empty = {}, {}, {}
+  holds.weigh(rec, q, states, uses, q.strict)
+  for i = 1, q.count do empty[i] = holds.empty_at(states[i], rec, q.strict) end
+  if changed then record.save(was) end
+  return cmsgpack.pack({ terms = reply, used = uses, empty = empty })
 end)
 
 -- reset puts the advances t of a key that is reset, or was, into the record in memory. They are recalled by the message
@@ -298,9 +295,27 @@ end
 -- out returns the table if anything is advanced.
 function advance.out(rec) return rec.advances and #rec.advanced.out > 0 and rec.advanced end
 
--- describe adds to the message `inspected` about a state what is advanced of it.
-function advance.describe(rec, st, m)
-  each(rec, pack(schema.STATE, st.kind % schema.HOLDS, st.parameter, st.window), function(o)
-    m.advanced, m.advances = m.advanced + o.units, m.advances + 1
+-- describe returns what is advanced of a window, as a list of the message `advanced`.
+function advance.describe(rec, kind, parameter, window)
+  local all = {}
+  if not rec.advances then return all end
+  each(rec, pack(schema.STATE, kind, parameter, window), function(o)
+    all[#all + 1] = { proxy = o.proxy, units = o.units, left = o.deadline - rec.clock }
   end)
+  return all
+end
+
+-- uncounted calls back(kind, parameter, window, limit) for each window that has advances and, by what is stored of it,
+-- counts nothing: counts(st) says so.
+function advance.uncounted(rec, counts, back)
+  local seen = {}
+  for _, o in ipairs(rec.advances and rec.advanced.out or {}) do
+    local q = spec.of(o.spec)
+    for i, name in ipairs(q.names) do
+      if not seen[name] and not counts(record.find(q.kind, q.parameter, q.windows[i])) then
+        back(q.kind, q.parameter, q.windows[i], q.limits[i])
+      end
+      seen[name] = true
+    end
+  end
 end

@@ -24,9 +24,9 @@ lib.inspect = record.guarded(function(key, clock)
       kind = kind, window = window, parameter = parameter, used = used,
       limit = h.last < st.last and st.limit or h.limit,
       rate = max(rate(now, st.last, st.rate), rate(now, h.last, h.rate)), ttl = ending + 1 - clock,
-      held = h.charge + h.release, holds = h.holds, lapsed = h.lapsed, advanced = 0, advances = 0,
+      held = h.charge + h.release, holds = h.holds, lapsed = h.lapsed,
+      advanced = lib.advance.describe(rec, kind, st.parameter, st.window),
     }
-    if rec.advances then lib.advance.describe(rec, st, states[#states]) end
   end
   for i = 1, rec.count do
     local st = rec[i]
@@ -41,5 +41,10 @@ lib.inspect = record.guarded(function(key, clock)
       add(st, kind, st.algorithm.usage(st, rec, false), rec.held and record.find(HOLDS + kind, st.parameter, st.window))
     end
   end
+  lib.advance.uncounted(rec, matters, function(kind, parameter, window, limit)
+    local st = record.state(kind, parameter, window)
+    st.limit = limit
+    add(st, kind, 0)
+  end)
   return cmsgpack.pack({ split = split, states = states })
 end)

@@ -161,6 +161,7 @@
 -- answer: a home's answer to that
 --   terms        terms
 --   used         units*     that count, by window of the spec
+--   empty        clock*     when no charged or held unit counts any more, by window
 --
 -- terms: what a proxy may draw
 --   number       number     of the advance from now on; 0: there is none
@@ -185,8 +186,12 @@
 --   held         number
 --   holds        count
 --   lapsed       count      holds, since the window last held nothing
---   advanced     number     units that proxies have
---   advances     count
+--   advanced     advanced*  to proxies
+--
+-- advanced: units of a state that a proxy may admit
+--   proxy        text
+--   units        units
+--   left         ms         until the deadline
 
 local lib = ...
 

@@ -26,6 +26,7 @@ var messages = map[string]reflect.Type{
 	"ask": reflect.TypeFor[wire.AdvanceAsk](), "account": reflect.TypeFor[advance.Account](), "draw": reflect.TypeFor[advance.Draw](),
 	"answer": reflect.TypeFor[wire.AdvanceAnswer](), "terms": reflect.TypeFor[advance.Terms](),
 	"states": reflect.TypeFor[wire.KeyStates](), "inspected": reflect.TypeFor[wire.Inspected](),
+	"advanced": reflect.TypeFor[wire.Advanced](),
 }
 
 // typeOf returns the type of a field as messages.lua has it. of is the type of its integers in the field's tag.

@@ -42,6 +42,7 @@ type holding struct {
 	key       string
 	spec      limit.Spec              // without its cost
 	used      [limit.MaxWindows]int64 // by window, at the newest answer: the units that counted, with all advances
+	empty     [limit.MaxWindows]int64 // by window, at the newest answer: when nothing charged or held counts any more
 	roundTrip time.Duration           // to the node
 	touched   Instant                 // when the newest request came
 	next      *holding                // of the same key, with another spec
@@ -130,7 +131,7 @@ func (t *Balances) Draw(key []byte, s *limit.Spec, now Instant, d *limit.Decisio
 // answer and what was drawn since.
 func (e *holding) decision(s *limit.Spec, now Instant) limit.Decision {
 	var usages [limit.MaxWindows]limit.Usage
-	clock, at := e.latest(now), e.draws[len(e.draws)-1].At
+	clock, at := e.latest(now)-1, e.draws[len(e.draws)-1].At
 	for i, w := range s.Limits() {
 		used := max(e.used[i]-e.left-s.Cost, 0)
 		usages[i].Used = used
@@ -139,6 +140,7 @@ func (e *holding) decision(s *limit.Spec, now Instant) limit.Decision {
 		} else {
 			usages[i].Empty = s.EmptyIf(nil, w, at, used+s.Cost) - clock
 		}
+		usages[i].Empty = max(usages[i].Empty, e.empty[i]-clock)
 	}
 	return s.Decide(usages[:s.N], clock, 1, 0)
 }
@@ -161,9 +163,9 @@ func (t *Balances) due(e *holding, now Instant) *HomeCall {
 	return c
 }
 
-// End takes the home's answer to a call: its terms, and by window the units that count. terms is nil if there was no
-// answer.
-func (t *Balances) End(c *HomeCall, now Instant, terms *Terms, used []int64) {
+// End takes the home's answer to a call: its terms, and by window the units that count, and when none that is charged
+// or held does any more. terms is nil if there was no answer.
+func (t *Balances) End(c *HomeCall, now Instant, terms *Terms, used, empty []int64) {
 	e, st := c.holding, t.stripe(c.Key)
 	st.mu.Lock()
 	if terms != nil {
@@ -184,6 +186,7 @@ func (t *Balances) End(c *HomeCall, now Instant, terms *Terms, used []int64) {
 			t.refused.Add(1)
 		}
 		copy(e.used[:], used)
+		copy(e.empty[:], empty)
 	}
 	e.End(c.Message, c.sent, terms)
 	call := t.due(e, now)

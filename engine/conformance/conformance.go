@@ -5,7 +5,7 @@
 // Reading order: conformance.go (this file), transcript.go and transcripts/, lines.go (random command lines, also for other
 // tests), random.go (histories of them), compare.go (and what a model says of them); holds.go and holds/ for requests that
 // hold units or have an id; multikey.go and multikey/ for multi-key requests; instants.go for the ends of states and for
-// rates, by a clock finer than a ms.
+// rates, by a clock finer than a ms; advances.go for requests that are admitted from advances.
 package conformance
 
 import (

@@ -42,8 +42,9 @@ type history struct {
 	us    int64 // the clock
 	keys  map[string]*model.Key
 	seen  map[string]int
-	first map[string]int64 // reset_after of the first answer to an id, which is not always compared
-	held  map[string]int64 // units that an id may hold of an algorithm other than RL.SLIDE, for which no command reserves
+	first map[string]int64   // reset_after of the first answer to an id, which is not always compared
+	spent map[string][]spent // by key, if units may be advanced: an account removes holds that have lapsed, and says nothing
+	held  map[string]int64   // units that an id may hold of an algorithm other than RL.SLIDE, for which no command reserves
 
 	commands []string // of lines; several times for some that are more frequent
 	ids      bool     // some requests have ids; the clock does not step back behind their newest change

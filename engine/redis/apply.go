@@ -130,9 +130,7 @@ func (b *batch) applyAnswer(c *entries, at int, a *wire.Answer, clock int64) {
 	if a.Rate >= b.advances.Rate.Load() {
 		b.advances.Watch(r)
 	}
-	if a.Status != wire.AtNode || a.Rate >= b.splits.HotRate.Load() || b.splits.PossiblySplit.Load() > 0 {
-		b.splits.Observe(r, first.shard, a)
-	}
+	b.learn(r, first.shard, a)
 	if a.Refusal != nil {
 		a.Refusal.Shard = first.shard
 	}
@@ -140,20 +138,19 @@ func (b *batch) applyAnswer(c *entries, at int, a *wire.Answer, clock int64) {
 	decided := a.Requests
 	switch {
 	case a.Recalled:
-		b.advances.Recall(r.Key)
 		decided = a.Granted * min(r.Cost, 1) // none without cost
 	case a.Undecided && r.ConcernsWholeKey():
 		decided = 0
 	case a.Undecided || a.Status == wire.AtShard:
 		decided = a.Granted
 	}
+	first.res.Lapsed = a.Lapsed
 	j := c.first[at]
 	for n := range a.Requests {
 		it := &b.items[j]
 		switch {
 		case n >= decided && a.Recalled:
-			b.recalled = append(b.recalled, *it)
-			*it = item{task: sentOn{}}
+			b.await(it)
 		case n >= decided:
 			it.leave(a.Refusal)
 		case r.Op == engine.OpReset:
@@ -161,9 +158,6 @@ func (b *batch) applyAnswer(c *entries, at int, a *wire.Answer, clock int64) {
 			b.denials.Forget(r.Key)
 		default:
 			it.res.Decision = r.Decide(a.Usages, clock, a.Granted, n)
-			if n == 0 {
-				it.res.Lapsed = a.Lapsed
-			}
 		}
 		j = b.next[j]
 	}
@@ -172,9 +166,16 @@ func (b *batch) applyAnswer(c *entries, at int, a *wire.Answer, clock int64) {
 	}
 }
 
-// learn passes a home's answer to package split, if it shows that its key is split or may have to be.
-func (p *parts) learn(r *engine.Request, a *wire.Answer) {
+// await takes an item out of the batch, to be submitted again when advances of its key may have come back.
+func (b *batch) await(it *item) {
+	b.advances.Recall(it.name())
+	b.recalled = append(b.recalled, *it)
+	*it = item{task: sentOn{}}
+}
+
+// learn passes a node's answer to package split, if it shows that its key is split or may have to be.
+func (p *parts) learn(r *engine.Request, shard int, a *wire.Answer) {
 	if a.Status != wire.AtNode || a.Rate >= p.splits.HotRate.Load() || p.splits.PossiblySplit.Load() > 0 {
-		p.splits.Observe(r, 0, a)
+		p.splits.Observe(r, shard, a)
 	}
 }

@@ -134,8 +134,7 @@ func (b *batch) serve() {
 		return
 	}
 	b.sent, b.resets = b.elapsed(), b.denials.Resets()
-	var oldest time.Duration
-	timeout := b.fleet.Timeout()
+	timeout, oldest := b.fleet.Timeout(), time.Duration(0)
 	b.items, b.late, oldest = backlog.Late(b.items, b.sent, timeout)
 	for ; len(b.late) > 0; b.late = b.late[1:] {
 		q.traffic.Overflows.Add(1)
@@ -247,11 +246,10 @@ func (b *batch) rebuild(ctx context.Context) {
 // count counts the batch, which is about to be sent.
 func (b *batch) count() {
 	t := &b.q.traffic
-	entries := 0
+	entries, inEntries := 0, 0
 	for _, c := range b.calls[:b.used] {
 		entries += len(c.first)
 	}
-	inEntries := 0
 	for i := 0; i < len(b.items); {
 		at, n := b.items[i].At, int64(0)
 		for ; i < len(b.items) && b.items[i].At == at; i++ { // most often a whole pipeline

@@ -59,10 +59,8 @@ func (b *batch) resubmit() {
 	}
 	b.q.submitAgain(b.misrouted)
 	if again := b.recalled; len(again) > 0 {
-		b.recalled = nil
 		pause := min(max(b.elapsed()-again[0].At, time.Millisecond), mostPause)
 		time.AfterFunc(pause, func() { b.q.submitAgain(again) }) // Close waits for those who wait for the items
 	}
-	clear(b.misrouted)
-	b.misrouted = b.misrouted[:0]
+	b.misrouted, b.recalled = nil, nil
 }

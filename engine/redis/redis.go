@@ -20,6 +20,7 @@
 package redis
 
 import (
+	"cmp"
 	"log/slog"
 	"time"
 
@@ -84,12 +85,8 @@ func Open(fleet *backend.Fleet, config Config) *Engine {
 	if config.MaxQueue <= 0 {
 		config.MaxQueue = 100_000
 	}
-	if config.Logger == nil {
-		config.Logger = slog.Default()
-	}
-	if config.Layout == nil {
-		config.Layout = new(layout.Guard)
-	}
+	config.Logger = cmp.Or(config.Logger, slog.Default())
+	config.Layout = cmp.Or(config.Layout, new(layout.Guard))
 	p := &parts{
 		fleet: fleet, maxQueue: config.MaxQueue, logger: config.Logger, remember: !config.AskAlways,
 		local: local.Open(config.LocalMemory, config.Logger), now: time.Now, began: time.Now(),
@@ -106,7 +103,7 @@ func Open(fleet *backend.Fleet, config Config) *Engine {
 		splits.Denials = &p.denials
 	}
 	p.splits = split.New(splits, &e.sender)
-	p.advances = purse.Open(&e.sender, time.Now)
+	p.advances = purse.Open(&e.sender, func() time.Time { return p.now() })
 	e.Configure(config.Settings)
 	// All parts are there: queues may be opened, and others may call the engine.
 	fleet.OnRecovered(p.recovered)

@@ -86,9 +86,7 @@ func (w *waiter) takeOpen() []*split.Request {
 	w.open = nil
 	w.anyOpen.Store(false)
 	w.mu.Unlock()
-	if len(open) > 1 {
-		slices.SortStableFunc(open, func(a, b *split.Request) int { return cmp.Compare(a.Index, b.Index) })
-	}
+	slices.SortStableFunc(open, func(a, b *split.Request) int { return cmp.Compare(a.Index, b.Index) })
 	return open
 }
 

@@ -23,7 +23,8 @@ func NewAdvanceAsk(proxy string, s *limit.Spec, m advance.Message, span int64) *
 // AdvanceAnswer is the home's answer to that.
 type AdvanceAnswer struct {
 	Terms advance.Terms `msg:"terms"`
-	Used  []int64       `msg:"used,units"` // by window of the spec: the units that count, with all that is advanced
+	Used  []int64       `msg:"used,units"`  // by window of the spec: the units that count, with all that is advanced
+	Empty []int64       `msg:"empty,clock"` // by window: when no charged or held unit counts any more
 }
 
 // longestAdvance is the most ms from the clock to a deadline: a bound that no home exceeds.
@@ -36,7 +37,8 @@ func DecodeAdvance(reply string, s *limit.Spec) (*AdvanceAnswer, error) {
 		return nil, err
 	}
 	t := &a.Terms
-	if len(a.Used) != s.N || t.Clock == 0 || t.Deadline > t.Clock+longestAdvance || t.Units > s.Smallest() ||
+	if len(a.Used) != s.N || len(a.Empty) != s.N ||
+		t.Clock == 0 || t.Deadline > t.Clock+longestAdvance || t.Units > s.Smallest() ||
 		(t.Number == 0) != (t.Units == 0) || t.Number != 0 && t.Deadline <= t.Clock {
 		return nil, errInconsistent
 	}

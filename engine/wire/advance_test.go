@@ -11,7 +11,7 @@ import (
 func TestDecodeAdvanceRefusesWhatCannotBe(t *testing.T) {
 	s := counter()
 	answer := func(change func(a *AdvanceAnswer)) string {
-		a := &AdvanceAnswer{Used: []int64{40}, Terms: advance.Terms{Number: 7, Units: 100, Deadline: clock + 250, Clock: clock}}
+		a := &AdvanceAnswer{Used: []int64{40}, Empty: []int64{clock + 1000}, Terms: advance.Terms{Number: 7, Units: 100, Deadline: clock + 250, Clock: clock}}
 		change(a)
 		return string(Pack(a))
 	}

@@ -24,8 +24,14 @@ type Inspected struct {
 	Holds  int64      `msg:"holds,count"`
 	Lapsed int64      `msg:"lapsed,count"`
 
-	Advanced int64 `msg:"advanced,number"`
-	Advances int64 `msg:"advances,count"`
+	Advanced []Advanced `msg:"advanced"`
+}
+
+// Advanced is an advance, as engine.ProxyAdvance has it.
+type Advanced struct {
+	Proxy string `msg:"proxy"`
+	Units int64  `msg:"units,units"`
+	Left  int64  `msg:"left,ms"`
 }
 
 // DecodeStates decodes the reply of the function inspect. It returns the states, sorted, with Node set to node.
@@ -38,11 +44,16 @@ func DecodeStates(reply, node string) (states []engine.Inspection, split bool, e
 		if !s.Kind.Known() && s.Kind != limit.Concurrency {
 			return nil, false, errInconsistent
 		}
-		states = append(states, engine.Inspection{
+		state := engine.Inspection{
 			Kind: s.Kind, Window: s.Window, Param: s.Param, Used: s.Used, Limit: s.Limit, Rate: s.Rate, TTL: s.TTL,
-			Held: s.Held, Holds: s.Holds, Lapsed: s.Lapsed, Advanced: s.Advanced, Advances: s.Advances,
-			Node: node, Remaining: max(s.Limit-s.Used-s.Held-s.Advanced, 0),
-		})
+			Held: s.Held, Holds: s.Holds, Lapsed: s.Lapsed, Node: node,
+		}
+		for _, a := range s.Advanced {
+			state.Advanced += a.Units
+			state.Advances = append(state.Advances, engine.ProxyAdvance(a))
+		}
+		state.Remaining = max(s.Limit-s.Used-s.Held-state.Advanced, 0)
+		states = append(states, state)
 	}
 	engine.SortInspections(states)
 	return states, all.Split, nil

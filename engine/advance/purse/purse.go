@@ -115,15 +115,18 @@ func (p *Purse) call(c *advance.HomeCall) {
 	call := &split.Call{Function: f, Args: wire.Args(wire.NewAdvanceAsk(p.proxy, &c.Spec, c.Message, c.Span))}
 	p.homes.Begin(c.Key, call, func() {
 		var terms *advance.Terms
-		var used []int64
+		var used, empty []int64
 		if call.Failure == nil {
 			if a, err := wire.DecodeAdvance(call.Reply, &c.Spec); err == nil { // else as if there were no answer
-				terms, used = &a.Terms, a.Used
+				terms, used, empty = &a.Terms, a.Used, a.Empty
 			}
 		}
-		p.End(c, p.instant(p.now()), terms, used)
+		p.End(c, p.instant(p.now()), terms, used, empty)
 	})
 }
+
+// Tick sends the calls that are due although no request came.
+func (p *Purse) Tick() { p.Balances.Tick(p.instant(p.now())) }
 
 // run sends the calls that no request causes, while there are any balances.
 func (p *Purse) run() {
@@ -140,7 +143,7 @@ func (p *Purse) run() {
 			case <-p.stop:
 				return
 			case <-ticker.C:
-				p.Tick(p.instant(p.now()))
+				p.Tick()
 			}
 		}
 	}
@@ -154,6 +157,6 @@ func (p *Purse) Close(patience time.Duration) {
 	ticker := time.NewTicker(time.Millisecond)
 	defer ticker.Stop()
 	for end := time.Now().Add(patience); time.Now().Before(end) && p.Totals().Out > 0; <-ticker.C {
-		p.Tick(p.instant(p.now()))
+		p.Tick()
 	}
 }

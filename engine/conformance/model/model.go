@@ -2,7 +2,7 @@
 // holds, and every answer looks through all of them. It shares no code with the engines. Only tests import it.
 //
 // Reading order: model.go (this file), reference.go (what counts, by algorithm), settle.go (how holds end or last), inspect.go
-// (what a key shows).
+// (what a key shows), drawn.go (units that were drawn from advances).
 package model
 
 import (
@@ -23,6 +23,9 @@ type Key struct {
 	changed int64   // ms of the newest change of an id
 	last    map[Window]held
 	largest map[Window]int64 // largest limit asked
+
+	drawing bool                // what is charged is drawn
+	undone  map[Window][]Charge // drawn so shortly before a reset that they may be charged after it
 }
 
 // state is what was charged in a window.

@@ -21,7 +21,8 @@ type Charge struct {
 	Limit  int64 // of the window, as it was charged
 	Manner int64 // of the request
 
-	over int64 // those of the units that no limit admitted
+	over  int64 // those of the units that no limit admitted
+	drawn bool  // from an advance
 }
 
 // reference is an algorithm by its definition.

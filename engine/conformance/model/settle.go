@@ -109,22 +109,27 @@ func (k *Key) charge(us int64, h *hold, units, over int64) {
 			s = &state{calls: map[int64]int64{}}
 			k.states[of] = s
 		}
-		s.charge(of, Charge{us, units, w.Limit, h.spec.Manner, over})
+		s.charge(of, Charge{At: us, Units: units, Limit: w.Limit, Manner: h.spec.Manner, over: over, drawn: k.drawing})
 	}
 }
 
 func (s *state) charge(of Window, c Charge) {
 	// Charges that can no longer matter are dropped, or a run would take a day: what drains goes on from older charges.
-	ended := func(all []Charge) bool { return Used(of, all, c.At, limit.Strict) == 0 }
+	ended := func(all []Charge) bool {
+		return Used(of, all, c.At, limit.Strict) == 0 && !slices.ContainsFunc(all, func(o Charge) bool { return o.drawnSince(c.At - unknown*1000) })
+	}
+	if Used(of, s.charges, c.At, limit.Strict) == 0 {
+		s.since = c.At / 1000
+	}
 	if ended(s.charges) {
-		s.charges, s.since = nil, c.At/1000
+		s.charges = nil
 	}
 	for !references[of.Kind].drains && len(s.charges) > 0 && ended(s.charges[:1]) {
 		s.charges = s.charges[1:]
 	}
 	s.limit, s.last = c.Limit, max(s.last, c.At/1000)
 	s.calls[s.last/1000]++
-	if i := len(s.charges) - 1; i >= 0 && s.charges[i].At == c.At && s.charges[i].Limit == c.Limit && s.charges[i].Manner == c.Manner {
+	if i := len(s.charges) - 1; i >= 0 && s.charges[i].alike(&c) {
 		s.charges[i].Units += c.Units
 		s.charges[i].over += c.over
 		return
