@@ -18,13 +18,16 @@ func nodesRow() row {
 			"- `latency-us`, `clock-offset-ms`: of the latest comparison of lists; null before the first one, and " +
 			"where there is none: in a Redis Cluster, and with `layout-guard off`. The offset is the node's " +
 			"clock minus that of the proxy.\n" +
+			"- `advances`, `advanced`: how many [advances](hot-keys.md#advance) this proxy has of keys of the node, " +
+			"and how many units it may still admit from them.\n" +
 			"- `layouts`: a map for each list of backends with which a proxy uses the node, if lists are compared: " +
 			"`own`, 1 for the list of this proxy; `names`, of the nodes; and `proxies`, which have it, as " +
 			"host:process:digits.",
 		Examples: []table.Example{{Line: "RL.NODES",
 			Reply: "1)  1) \"node\"\n    2) \"127.0.0.1:6379\"\n    3) \"name\"\n    4) \"127.0.0.1:6379/0\"\n    5) " +
 				"\"state\"\n    6) \"up\"\n    7) \"why\"\n    8) \"\"\n    9) \"latency-us\"\n   10) (integer) 214\n" +
-				"   11) \"clock-offset-ms\"\n   12) (integer) 0\n   13) \"layouts\"\n   14) 1) 1) \"own\"\n" +
+				"   11) \"clock-offset-ms\"\n   12) (integer) 0\n   13) \"advances\"\n   14) (integer) 2\n" +
+				"   15) \"advanced\"\n   16) (integer) 5120\n   17) \"layouts\"\n   18) 1) 1) \"own\"\n" +
 				"          2) (integer) 1\n          3) \"names\"\n          4) 1) \"127.0.0.1:6379/0\"\n" +
 				"          5) \"proxies\"\n          6) 1) \"web-7:4242:9f86d081\""}},
 	},
@@ -41,7 +44,7 @@ func runNodes(c *client, _ [][]byte) {
 }
 
 func (c *client) node(n *engine.NodeInfo) {
-	c.Map(7)
+	c.Map(9)
 	c.Field("node", n.Name)
 	c.Field("name", n.Placement)
 	c.Field("state", n.State)
@@ -50,6 +53,10 @@ func (c *client) node(n *engine.NodeInfo) {
 	c.measured(n, n.Latency.Microseconds())
 	c.Text("clock-offset-ms")
 	c.measured(n, n.Offset.Milliseconds())
+	c.Text("advances")
+	c.Int(n.Advances)
+	c.Text("advanced")
+	c.Int(n.Advanced)
 	c.Text("layouts")
 	c.Array(len(n.Layouts))
 	for _, l := range n.Layouts {

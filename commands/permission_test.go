@@ -105,7 +105,7 @@ func TestRulesApplyToTheKeysOfRateLimitCommands(t *testing.T) {
 		{"shop", "RL.RESET shop:1", nope("rl.reset")},
 		{"shop", "RL.HOTKEYS", "*2\r\n*5\r\n$6\r\nshop:1"},
 		{"shop", "INFO", nope("info")},
-		{"look", "RL.INSPECT shop:1", "*2\r\n*28\r\n"},
+		{"look", "RL.INSPECT shop:1", "*2\r\n*32\r\n"},
 		{"look", "RL.SLIDE shop:1 5 60", noKey},
 		{"look", "RL.RESET busy", ":0\r\n"},
 		{"look", "RL.RESET busy shop:1", noKey},

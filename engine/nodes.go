@@ -13,6 +13,9 @@ type NodeInfo struct {
 	Latency  time.Duration // of the latest read of the node's record of layouts
 	Offset   time.Duration // of the node's clock from this machine's, to half of the latency
 
+	Advances int64 // of keys whose home is on the node, to this proxy
+	Advanced int64 // units that this proxy may draw from these
+
 	Layouts []Layout // stored on the node by proxies
 
 	Traffic *Traffic // nil if the node's address is not known yet

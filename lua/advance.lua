@@ -229,7 +229,7 @@ local function grant(rec, q, want, others, has)
   return units < PAYS * q.needs and 0 or units
 end
 
--- renew makes or renews the asker's advance o, and returns it.
+-- renew makes or renews the asker's advance o. It returns that, and whether the key is in a calm.
 local function renew(rec, t, q, o, asked)
   local clock, shortest, mine = rec.clock, huge, o ~= nil
   for i = 1, q.count do shortest = min(shortest, q.windows[i]) end
@@ -238,9 +238,10 @@ local function renew(rec, t, q, o, asked)
     mine = mine or other.proxy == asked.proxy and sub(other.spec, lib.messages.FLAGS_AT) == q.about
   end
   if o and o.recalled > 0 or not o and (mine or asked.account or #t.out >= MOST or rec.lease) then return o end
-  if asked.want == 0 or span == 0 or calm(rec.key, clock) then
+  local calms = asked.want > 0 and calm(rec.key, clock)
+  if asked.want == 0 or span == 0 or calms then
     if o then o.recalled = clock end -- it is not renewed
-    return o
+    return o, calms
   end
   local units = grant(rec, q, asked.want, #t.out + (o and 0 or 1), o and o.units or 0)
   if not o and units > 0 then
@@ -264,9 +265,11 @@ lib.account = record.guarded(function(key, clock, message)
   rec.advanced = t
   local before = cmsgpack.pack(t)
   local o, again = account(rec, t, asked)
-  if not again then o = renew(rec, t, q, o, asked) end
+  local calms = false
+  if not again then o, calms = renew(rec, t, q, o, asked) end
   local late = asked.account ~= nil and (not o or silent(o, clock))
-  local reply = { number = 0, units = 0, deadline = 0, clock = clock, recalled = false, late = late }
+  local reply = { number = 0, units = 0, deadline = 0, clock = clock, recalled = false, late = late,
+    calm = calms or false }
   if o and o.units > 0 then
     reply.number, reply.units, reply.deadline, reply.recalled = o.number, o.units, o.deadline, o.recalled > 0
   end

@@ -169,6 +169,7 @@
 --   deadline     clock      at which the advance lapses
 --   clock        clock
 --   recalled     flag       the home wants it back
+--   calm         flag       there was a recall lately, so nothing is advanced
 --   late         flag       the account came when the home waited no more for it
 --
 -- states: the states of a key, for RL.INSPECT

@@ -2,6 +2,9 @@ package tests
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -59,17 +62,63 @@ func TestAProxyAccountsWhenItEnds(t *testing.T) {
 	}
 }
 
-// A setting ends advances at once.
+// A setting ends advances at once, and brings them back.
 func TestAdvancesEndBySetting(t *testing.T) {
 	t.Parallel()
 	p := startProxy(t, append(backends(startNode(t)), "--advance", "yes", "--advance-time", "2000")...)
 	c := dial(t, p.addr)
-	heat(t, c, "RL.SLIDE k 1000000 1h")
+	admitted := heat(t, c, "RL.SLIDE k 1000000 1h")
 	require.EqualValues(t, "OK", c.do(t, "CONFIG", "SET", "advance", "no"))
 	eventually(t, "the advance to end", func() bool { return c.info(t, "advances") == 0 })
 	before := c.info(t, "advance_decisions")
 	c.pipeline(t, repeat("RL.SLIDE k 1000000 1h", 100)...)
 	require.Equal(t, before, c.info(t, "advance_decisions"))
+	state := fields(t, c.do(t, "RL.INSPECT", "k").([]any)[0])
+	require.EqualValues(t, admitted+100, state["used"], "all of it was given back")
+	require.EqualValues(t, 0, state["advanced"])
+	require.EqualValues(t, "OK", c.do(t, "CONFIG", "SET", "advance", "yes"))
+	heat(t, c, "RL.SLIDE k 1000000 1h")
+}
+
+// Whatever shows decisions tells which came from advances, and where these are.
+func TestAdvancesAreSeen(t *testing.T) {
+	t.Parallel()
+	n := startNode(t)
+	log := filepath.Join(t.TempDir(), "decisions")
+	p := startProxy(t, append(backends(n), "--advance", "yes", "--advance-time", "2000", "--decision-log", log,
+		"--decision-log-sample", "1")...)
+	c := dial(t, p.addr)
+	admitted := heat(t, c, "RL.SLIDE k 1000000 1h")
+	var state, node map[string]any
+	eventually(t, "an advance to be shown", func() bool {
+		replies := c.pipeline(t, append(repeat("RL.SLIDE k 1000000 1h", 20), words("RL.INSPECT k"), words("RL.NODES"))...)
+		for _, reply := range replies[:20] {
+			d, err := toDecision(reply)
+			require.NoError(t, err)
+			admitted += d.allowed
+		}
+		state, node = fields(t, replies[20].([]any)[0]), fields(t, replies[21].([]any)[0])
+		return len(state["advances"].([]any)) == 1 && node["advances"] == int64(1)
+	})
+	advance := fields(t, state["advances"].([]any)[0])
+	require.Regexp(t, fmt.Sprintf(`^\S+:%d:[0-9a-f]{8}$`, p.Cmd.Process.Pid), advance["proxy"])
+	require.Positive(t, advance["lapses-ms"])
+	require.Equal(t, state["advanced"], advance["units"])
+	used, advanced := state["used"].(int64), state["advanced"].(int64)
+	require.LessOrEqual(t, used, admitted)
+	require.GreaterOrEqual(t, used+advanced, admitted)
+	require.Equal(t, 1_000_000-used-advanced, state["remaining"])
+
+	require.Contains(t, node, "advanced")
+	drawn := c.info(t, "advance_decisions")
+	c.do(t, "HELLO", 3)
+	key := fields(t, c.do(t, "RL.HOTKEYS").([]any)[0])
+	require.Equal(t, drawn, key["drawn"])
+	require.Equal(t, admitted, key["admitted"])
+	eventually(t, "the lines of the decision log", func() bool {
+		text, err := os.ReadFile(log)
+		return err == nil && int64(strings.Count(string(text), `"drawn":true`)) == drawn
+	})
 }
 
 // A proxy that is killed takes nothing beyond its advance: the other one has the rest, exactly, when it has lapsed.

@@ -72,7 +72,7 @@ var allowed = map[string][]string{
 	"shard/lease":          nil,
 	"shard/lease/model":    {"shard/lease"},
 	"engine/advance":       {"engine/limit"},
-	"engine/advance/purse": {"engine", "engine/advance", "engine/backend", "engine/split", "engine/wire", "lua"},
+	"engine/advance/purse": {"engine", "engine/advance", "engine/backend", "engine/registry", "engine/split", "engine/wire", "lua"},
 	"engine/advance/model": {"engine/advance"},
 	"lua":                  nil,
 	"resp":                 {"internal/redisline", "internal/epoll", "internal/sockio", "internal/episodes"},

@@ -36,6 +36,7 @@ type inspected struct {
 	Holds     int64        `json:"holds"`  // reservations or leases that hold them
 	Lapsed    int64        `json:"lapsed"` // holds that have lapsed since nothing was held
 	Shards    []shardState `json:"shards"`
+	Advances  []advance    `json:"advances"` // units that proxies have, in addition to Used
 }
 
 // param is the parameter of a spec behind its name, such as buckets.
@@ -48,6 +49,13 @@ type shardState struct {
 	Held  int64  `json:"held"`
 	Used  int64  `json:"used"`
 	Lease int64  `json:"lease_ms"`
+}
+
+// advance is units that are advanced to a proxy.
+type advance struct {
+	Proxy string `json:"proxy"`
+	Units int64  `json:"units"`
+	Left  int64  `json:"lapses_ms"`
 }
 
 // inspect answers with the state of a key, as RL.INSPECT does.
@@ -79,7 +87,10 @@ func stateOf(from *engine.Inspection, shadow bool) inspected {
 	to := inspected{
 		strings.ToLower(from.Kind.String()), from.Window, param{from.Kind.Param(): from.Param}, from.Used, from.Limit,
 		from.Remaining, from.Node, from.TTL, from.Rate, shadow, from.Held, from.Holds, from.Lapsed,
-		make([]shardState, len(from.Shards)),
+		make([]shardState, len(from.Shards)), make([]advance, len(from.Advances)),
+	}
+	for i, a := range from.Advances {
+		to.Advances[i] = advance(a)
 	}
 	for i, p := range from.Shards {
 		to.Shards[i] = shardState{p.Number, p.Node, p.Held, p.Used, p.Lease}

@@ -36,6 +36,7 @@ func TestKeyShowsItsStates(t *testing.T) {
 		case "shop":
 			a.States = []engine.Inspection{{
 				Kind: limit.Slide, Window: 1000, Param: 1, Used: 2, Limit: 3, Remaining: 4, Node: "b:1", TTL: 5, Rate: 6, Held: 10, Holds: 11, Lapsed: 12,
+				Advanced: 13, Advances: []engine.ProxyAdvance{{Proxy: "web-7:1:ab", Units: 13, Left: 14}},
 				Shards: []engine.Shard{{Number: 1, Node: "c:1", Held: 7, Used: 8, Lease: 9}},
 			}}
 		case "shop\xffs": // its shadow
@@ -45,8 +46,8 @@ func TestKeyShowsItsStates(t *testing.T) {
 	code, body := s.get(t, "/api/key?id="+ids.EncodeToString([]byte("shop")), "")
 	require.Equal(t, http.StatusOK, code)
 	require.JSONEq(t, `{"key":"shop","id":"c2hvcA","node":"a:1","shards":3,"states":[{"command":"rl.slide","window_ms":1000,"parameter":{"buckets":1},"used":2,
-		"limit":3,"remaining":4,"node":"b:1","ttl_ms":5,"rate":6,"shadow":false,"held":10,"holds":11,"lapsed":12,"shards":[{"shard":1,"node":"c:1","held":7,"used":8,"lease_ms":9}]},
-		{"command":"rl.fixed","window_ms":10,"parameter":{"buckets":1},"used":0,"limit":0,"remaining":0,"node":"d:1","ttl_ms":0,"rate":0,"shadow":true,"held":0,"holds":0,"lapsed":0,"shards":[]}]}`, body)
+		"limit":3,"remaining":4,"node":"b:1","ttl_ms":5,"rate":6,"shadow":false,"held":10,"holds":11,"lapsed":12,"shards":[{"shard":1,"node":"c:1","held":7,"used":8,"lease_ms":9}],"advances":[{"proxy":"web-7:1:ab","units":13,"lapses_ms":14}]},
+		{"command":"rl.fixed","window_ms":10,"parameter":{"buckets":1},"used":0,"limit":0,"remaining":0,"node":"d:1","ttl_ms":0,"rate":0,"shadow":true,"held":0,"holds":0,"lapsed":0,"shards":[],"advances":[]}]}`, body)
 	code, body = s.get(t, "/api/key?id="+ids.EncodeToString([]byte("none")), "")
 	require.Equal(t, http.StatusOK, code)
 	require.JSONEq(t, `{"key":"none","id":"bm9uZQ","node":"a:1","shards":3,"states":[]}`, body)

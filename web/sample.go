@@ -30,6 +30,7 @@ type point struct {
 	Time      int64    `json:"t"`         // end of the second, in Unix ms
 	Decisions float64  `json:"decisions"` // decisions per second
 	Denied    *float64 `json:"denied"`    // share of denials in Decisions, from 0 to 1; nil without decisions
+	Drawn     float64  `json:"drawn"`     // decisions from advances per second, without SHADOW
 	Fail      float64  `json:"fail"`      // answers by FAIL policies per second
 	Shadow    float64  `json:"shadow"`    // requests per second that SHADOW would have denied
 	P50       *int64   `json:"p50_us"`    // median duration of decisions; nil without decisions
@@ -41,6 +42,7 @@ type totals struct {
 	at        time.Time           // when the figures were read
 	decisions int64               // decisions without SHADOW
 	denied    int64               // denials without SHADOW
+	drawn     int64               // decisions from advances without SHADOW
 	fail      int64               // answers by FAIL policies without SHADOW
 	shadow    int64               // requests that SHADOW would have denied
 	durations *histogram.Snapshot // durations of decisions
@@ -61,7 +63,9 @@ func count(o *observe.Observer, now time.Time) *totals {
 				observe.FailError} {
 				fail += counts.Of(by, outcome)
 			}
-			t.decisions += denied + fail + counts.Of(by, observe.Allowed) + counts.Of(by, observe.Repeated)
+			t.decisions += denied + fail + counts.Of(by, observe.Allowed) + counts.Of(by, observe.Repeated) +
+				counts.Of(by, observe.Drawn)
+			t.drawn += counts.Of(by, observe.Drawn)
 			t.denied += denied
 			t.fail += fail
 			t.shadow += counts.Of(by, observe.ShadowDenied)
@@ -77,6 +81,7 @@ func (t *totals) since(earlier *totals) point {
 	p := point{
 		Time:      t.at.UnixMilli(),
 		Decisions: float64(n) / seconds,
+		Drawn:     float64(t.drawn-earlier.drawn) / seconds,
 		Fail:      float64(t.fail-earlier.fail) / seconds,
 		Shadow:    float64(t.shadow-earlier.shadow) / seconds,
 	}

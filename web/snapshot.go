@@ -38,6 +38,7 @@ type hotKey struct {
 	Denied    int64 `json:"denied"`
 	Fail      int64 `json:"fail"`      // answers by FAIL policies
 	Shadow    int64 `json:"shadow"`    // requests that SHADOW would have denied
+	Drawn     int64 `json:"drawn"`     // those of Admitted that came from an advance
 	Limit     int64 `json:"limit"`     // the limit in the last answer
 	Remaining int64 `json:"remaining"` // what remained in the last answer; -1: unknown
 	Shards    int   `json:"shards"`
@@ -162,7 +163,7 @@ func (c *scene) seenBy(u *acl.User, rules *Access) *snapshot {
 		if all || u.MayUse("rl.hotkeys", k.Key, true, false) {
 			shown.Keys = append(shown.Keys, hotKey{
 				named: name(k.Key), Rate: int64(math.Round(k.Rate)), Admitted: k.Admitted, Denied: k.Denied,
-				Fail: k.ByFail, Shadow: k.ShadowDenied,
+				Fail: k.ByFail, Shadow: k.ShadowDenied, Drawn: k.Drawn,
 				Limit: k.Limit, Remaining: k.Remaining, Shards: k.Shards,
 			})
 		}

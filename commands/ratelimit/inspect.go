@@ -32,7 +32,12 @@ func inspect() Command {
 			"- `shadow`: 1 if the state counts requests with SHADOW, else 0.\n" +
 			"- `held`, `holds`: the units that are held now, and the number of reservations or leases that hold " +
 			"them.\n" +
-			"- `lapsed`: how many reservations or leases have lapsed since the window last held nothing.",
+			"- `lapsed`: how many reservations or leases have lapsed since the window last held nothing.\n" +
+			"- `advanced`: the units that are [advanced](hot-keys.md#advance) to proxies, which `used` does not " +
+			"have and `remaining` leaves out. Some of them may have been used: the proxies say so by the end of " +
+			"their advances.\n" +
+			"- `advances`: a map for each of these proxies: `proxy`, its host, process and some digits; `units`; and " +
+			"`lapses-ms`, until all of the units count as used if the proxy says nothing.",
 		Examples: []table.Example{{Line: "RL.INSPECT user:42",
 			Reply: "1)  1) \"command\"\n    2) \"RL.SLIDE\"\n    3) \"window-ms\"\n    4) (integer) 60000\n    5) " +
 				"\"buckets\"\n    6) (integer) 1\n    7) \"used\"\n    8) (integer) 1\n    9) \"limit\"\n   10) " +
@@ -40,7 +45,8 @@ func inspect() Command {
 				"   15) \"ttl-ms\"\n   16) (integer) 59001\n   17) \"rate\"\n   18) (integer) 1\n   19) " +
 				"\"parts\"\n   20) " +
 				"(empty array)\n   21) \"shadow\"\n   22) (integer) 0\n   23) \"held\"\n   24) (integer) 0\n   25) " +
-				"\"holds\"\n   26) (integer) 0\n   27) \"lapsed\"\n   28) (integer) 0"}},
+				"\"holds\"\n   26) (integer) 0\n   27) \"lapsed\"\n   28) (integer) 0\n   29) \"advanced\"\n" +
+				"   30) (integer) 0\n   31) \"advances\"\n   32) (empty array)"}},
 	},
 		Parse: parseInspect,
 		Reply: replyInspect,
@@ -73,7 +79,7 @@ func replyInspect(dst []byte, proto int, _ []engine.Request, results []engine.Re
 
 // appendState appends a state; shadow is 1 if it is of the key's shadow, else 0.
 func appendState(dst []byte, proto int, s *engine.Inspection, shadow int64) []byte {
-	dst = resp.AppendMap(dst, proto, 14)
+	dst = resp.AppendMap(dst, proto, 16)
 	dst = resp.AppendBulkString(dst, "command")
 	dst = resp.AppendBulkString(dst, s.Kind.String())
 	dst = appendField(dst, "window-ms", s.Window)
@@ -100,7 +106,19 @@ func appendState(dst []byte, proto int, s *engine.Inspection, shadow int64) []by
 	dst = appendField(dst, "shadow", shadow)
 	dst = appendField(dst, "held", s.Held)
 	dst = appendField(dst, "holds", s.Holds)
-	return appendField(dst, "lapsed", s.Lapsed)
+	dst = appendField(dst, "lapsed", s.Lapsed)
+	dst = appendField(dst, "advanced", s.Advanced)
+	dst = resp.AppendBulkString(dst, "advances")
+	dst = resp.AppendArray(dst, len(s.Advances))
+	for i := range s.Advances {
+		a := &s.Advances[i]
+		dst = resp.AppendMap(dst, proto, 3)
+		dst = resp.AppendBulkString(dst, "proxy")
+		dst = resp.AppendBulkString(dst, a.Proxy)
+		dst = appendField(dst, "units", a.Units)
+		dst = appendField(dst, "lapses-ms", a.Left)
+	}
+	return dst
 }
 
 // appendField appends a key of a map and its integer.

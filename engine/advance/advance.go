@@ -51,6 +51,7 @@ type Terms struct {
 	Deadline int64 `msg:"deadline,clock"` // the ms of the node's clock at which the advance lapses
 	Clock    int64 `msg:"clock,clock"`    // the ms of the node's clock at the answer
 	Recalled bool  `msg:"recalled"`       // the home wants it back
+	Calm     bool  `msg:"calm"`           // there was a recall lately, so nothing is advanced
 	Late     bool  `msg:"late"`           // the account came when the home waited no more for it
 }
 

@@ -27,7 +27,7 @@ type Balances struct {
 	usual   atomic.Int64 // ms for which units are advanced; 0: no units are asked for
 	stripes [stripes]stripe
 
-	draws, units, calls, refused, recalls, late, lapsed, unused atomic.Int64 // for Totals
+	draws, units, calls, refused, calms, recalls, late, lapsed, unused atomic.Int64 // for Totals
 }
 
 type stripe struct {
@@ -182,7 +182,10 @@ func (t *Balances) End(c *HomeCall, now Instant, terms *Terms, used, empty []int
 			t.lapsed.Add(1)
 			t.unused.Add(e.left)
 		}
-		if terms.Number == 0 && c.Want > 0 {
+		switch {
+		case terms.Calm:
+			t.calms.Add(1)
+		case terms.Number == 0 && c.Want > 0:
 			t.refused.Add(1)
 		}
 		copy(e.used[:], used)
@@ -269,7 +272,8 @@ type Totals struct {
 
 	Draws, Units    int64         // requests that were admitted from advances, and their units
 	Calls           int64         // to homes, about advances
-	Refused         int64         // calls that asked for units and got none, for lack of room or in a calm
+	Refused         int64         // calls that asked for units and got none, for lack of room
+	Calms           int64         // calls that asked for units shortly after a recall, and so got none
 	Recalls, Lapsed int64         // of advances
 	Late            int64         // recalled advances that came back when the home waited no more for them
 	Unused          int64         // units that lapsed without having been drawn
@@ -281,20 +285,30 @@ func (t *Balances) Totals() Totals {
 	c := Totals{
 		Kept: t.Size.Load(), Draws: t.draws.Load(), Units: t.units.Load(), Calls: t.calls.Load(),
 		Refused: t.refused.Load(), Recalls: t.recalls.Load(), Lapsed: t.lapsed.Load(), Unused: t.unused.Load(),
-		Late: t.late.Load(),
+		Late: t.late.Load(), Calms: t.calms.Load(),
 	}
 	for i := range t.stripes {
 		st := &t.stripes[i]
 		st.mu.Lock()
 		c.Slowest = max(c.Slowest, st.slowest)
+		st.mu.Unlock()
+	}
+	t.Out(func(_ string, units int64) { c.Out, c.Left = c.Out+1, c.Left+units })
+	return c
+}
+
+// Out calls back with the key of each advance, and the units that may be drawn from it. back must not use t.
+func (t *Balances) Out(back func(key string, units int64)) {
+	for i := range t.stripes {
+		st := &t.stripes[i]
+		st.mu.Lock()
 		for _, e := range st.holdings {
 			for ; e != nil; e = e.next {
 				if e.number != 0 {
-					c.Out, c.Left = c.Out+1, c.Left+e.left
+					back(e.key, e.left)
 				}
 			}
 		}
 		st.mu.Unlock()
 	}
-	return c
 }

@@ -49,6 +49,7 @@ type line struct {
 	Fail       string `json:"fail,omitempty"`       // the FAIL policy that answered in place of the node
 	Again      bool   `json:"repeated,omitempty"`   // the request's id was known, and its first answer was given again
 	Remembered bool   `json:"remembered,omitempty"` // the node gave this denial a moment ago, and was not asked again
+	Drawn      bool   `json:"drawn,omitempty"`      // admitted from an advance, without asking the node
 	// as the client was told; not with hashed keys, because it may name the key
 	Error      string `json:"error,omitempty"`
 	Client     string `json:"client"`                // address
@@ -73,7 +74,8 @@ func (n *noting) line(e event, d *Denial, req *engine.Request, res *engine.Resul
 		Time: formatTime(d.Time), Event: e.String(), Command: d.Command, Policy: d.Policy, Result: result(res),
 		Shadow: d.Shadow,
 		Limit:  d.Limit, Window: d.Window.Milliseconds(), Cost: req.Cost, RetryAfter: d.RetryAfter.Milliseconds(),
-		Node: d.Node, Again: res.Again, Remembered: res.Remembered, Client: d.Client, ClientName: d.ClientName,
+		Node: d.Node, Again: res.Again, Remembered: res.Remembered, Drawn: res.Drawn,
+		Client: d.Client, ClientName: d.ClientName,
 	}
 	if d.Fail != engine.FailDefault {
 		l.Fail = d.Fail.String()

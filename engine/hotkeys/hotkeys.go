@@ -209,6 +209,7 @@ func add(sum *observe.HotKey, k *key) {
 	sum.Denied += k.Denied
 	sum.ByFail += k.ByFail
 	sum.ShadowDenied += k.ShadowDenied
+	sum.Drawn += k.Drawn
 	sum.Lapsed += k.Lapsed
 	sum.Overrun += k.Overrun
 	sum.Shards = max(sum.Shards, k.Shards)

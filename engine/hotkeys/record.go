@@ -37,12 +37,12 @@ const leastFields = 9
 
 func (k *key) fields() []any {
 	return []any{&k.Key, &k.Rate, &k.DeniedRate, &k.Admitted, &k.Denied, &k.ByFail, &k.Limit, &k.Remaining,
-		&k.Shards, &k.ShadowDenied, &k.Lapsed, &k.Overrun}
+		&k.Shards, &k.ShadowDenied, &k.Lapsed, &k.Overrun, &k.Drawn}
 }
 
 // counts returns the numbers that maxCount bounds.
 func (k *key) counts() []*int64 {
-	return []*int64{&k.Admitted, &k.Denied, &k.ByFail, &k.ShadowDenied, &k.Lapsed, &k.Overrun, &k.Limit}
+	return []*int64{&k.Admitted, &k.Denied, &k.ByFail, &k.ShadowDenied, &k.Lapsed, &k.Overrun, &k.Drawn, &k.Limit}
 }
 
 // MarshalJSON implements json.Marshaler.

@@ -16,15 +16,10 @@ package layout
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"log/slog"
 	"maps"
-	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -87,8 +82,8 @@ type Guard struct {
 // nodes that answer in time, so that a proxy knows other layouts before it decides anything.
 func Open(fleet *backend.Fleet, mode Mode, log *slog.Logger) *Guard {
 	loop, ctx := registry.NewLoop()
-	g := &Guard{fleet: fleet, log: log, self: newSelf(), report: newReport(log), seen: make(map[*backend.Node]seen),
-		loop: loop}
+	g := &Guard{fleet: fleet, log: log, self: registry.Name(), report: newReport(log),
+		seen: make(map[*backend.Node]seen), loop: loop}
 	g.mode.Store(int32(mode))
 	fleet.OnRecovered(func(*backend.Node, backend.Health) { loop.Soon() })
 	g.round(ctx)
@@ -112,18 +107,6 @@ func (g *Guard) Close() {
 		return
 	}
 	g.readAll(context.Background(), g.fleet.Topology(), 0)
-}
-
-// newSelf returns a name by which operators can find this process: host:pid:random digits.
-func newSelf() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	var digits [4]byte
-	_, _ = rand.Read(digits[:]) // it never fails
-	return strings.ReplaceAll(host[:min(len(host), 64)], " ",
-		"-") + ":" + strconv.Itoa(os.Getpid()) + ":" + hex.EncodeToString(digits[:])
 }
 
 func (g *Guard) pause() time.Duration {

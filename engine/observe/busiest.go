@@ -31,6 +31,7 @@ type HotKey struct {
 
 	Lapsed  int64 // Reservations, and leases of RL.ACQUIRE, that have lapsed since then.
 	Overrun int64 // Units that RL.SETTLE has charged beyond those held since then.
+	Drawn   int64 // Those of Admitted that were admitted from an advance, without asking a node.
 }
 
 // Order says which keys come first.
@@ -113,6 +114,9 @@ func countDecision(seen *topk.Decisions, r *engine.Request, res *engine.Result) 
 	switch OutcomeOf(r, res) {
 	case Allowed:
 		seen.Admitted++
+	case Drawn:
+		seen.Admitted++
+		seen.Drawn++
 	case Denied, Remembered:
 		seen.Denied++
 	case Repeated, DeniedOther:
@@ -159,6 +163,7 @@ func (b *busiest) top(n int) []HotKey {
 				Admitted: k.Seen.Admitted, Denied: k.Seen.Denied, ByFail: k.Seen.ByFail, Limit: k.Seen.Limit,
 				Remaining:    k.Seen.Remaining,
 				ShadowDenied: k.Seen.ShadowDenied, Lapsed: k.Seen.Lapsed, Overrun: k.Seen.Overrun,
+				Drawn: k.Seen.Drawn,
 			})
 		}
 	}

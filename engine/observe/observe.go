@@ -38,16 +38,18 @@ const (
 	// the request's id was known: it got the answer of then, or renewed a lease of RL.ACQUIRE, and charged nothing
 	Repeated
 	DeniedOther // the key had room, but another key of the same request denied
+	Drawn       // allowed from an advance, without asking the node
 )
 
 // Outcomes is the number of outcomes.
-const Outcomes = int(DeniedOther) + 1
+const Outcomes = int(Drawn) + 1
 
 // String returns the outcome's name in metrics.
 func (o Outcome) String() string {
 	return [Outcomes]string{
 		"allowed", "denied", "denied_from_memory", "fail_open", "fail_closed", "fail_local", "fail_error", "error",
 		"shadow_allowed", "shadow_denied", "shadow_fail", "repeated", "denied_by_other_key",
+		"allowed_from_advance",
 	}[o]
 }
 
@@ -66,8 +68,11 @@ func OutcomeOf(r *engine.Request, res *engine.Result) Outcome {
 	case res.Remembered:
 		return Remembered
 	case res.Allowed:
-		if res.Again {
+		switch {
+		case res.Again:
 			return Repeated
+		case res.Drawn:
+			return Drawn
 		}
 		return Allowed
 	case r.KeyNumber > 0 && res.RetryAfter == 0:
@@ -189,6 +194,8 @@ func (o *Observer) count(p *engine.Pipeline, took time.Duration) {
 		out := Allowed                                   // as nearly all are, without a call
 		if !res.Allowed || res.Again || r.Shadow || res.Fail != engine.FailDefault || res.Err != nil {
 			out = OutcomeOf(r, res)
+		} else if res.Drawn {
+			out = Drawn
 		}
 		if out != outcome || r.Kind != first.Kind || r.Hold != first.Hold || !noPolicy && r.Policy != first.Policy {
 			o.add(first, outcome, run, took)

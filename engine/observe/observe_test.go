@@ -52,6 +52,7 @@ func TestEveryDecisionHasOneOutcome(t *testing.T) {
 		FailClosed: policy(engine.FailClosed), FailLocal: policy(engine.FailLocal), FailError: policy(engine.FailError),
 		Error: {Err: errors.New("ERR")}, ShadowAllowed: allowed, ShadowDenied: denied, ShadowFail: policy(engine.FailError),
 		Repeated: {Decision: limit.Decision{Allowed: true}, Again: true}, DeniedOther: denied,
+		Drawn: {Decision: limit.Decision{Allowed: true}, Drawn: true},
 	}
 	require.Len(t, results, Outcomes)
 	o := New(Config{})

@@ -59,6 +59,7 @@ func (e *Engine) Nodes() []engine.NodeInfo {
 		e.layout.Describe(n, d)
 		t.Queues[i].describe(d)
 	}
+	e.advances.Describe(nodes, func(key []byte) int { return t.Locate(key, 0) })
 	return nodes
 }
 

@@ -54,6 +54,7 @@ type Decisions struct {
 
 	Shadow       int64 // Decisions on the key's shadow, not counted in the fields above.
 	ShadowDenied int64 // Decisions in Shadow that would have been denied.
+	Drawn        int64 // Decisions in Admitted that no node was asked about.
 
 	Limit     int64 // Limit in the last answer. A shadow's answer counts only until the key itself has one.
 	Remaining int64 // Units that remained of Limit in the last answer; -1 if unknown.
@@ -128,6 +129,7 @@ func (t *Tracker) Observe(key []byte, hash uint64, d *Decisions, now int64) {
 	k.seen.Overrun += d.Overrun
 	k.seen.Shadow += d.Shadow
 	k.seen.ShadowDenied += d.ShadowDenied
+	k.seen.Drawn += d.Drawn
 	if own > 0 || d.Shadow > 0 && k.seen.own() == 0 {
 		k.seen.Limit, k.seen.Remaining = d.Limit, d.Remaining
 	}

@@ -259,7 +259,9 @@ func (h *Home) terms(clock int64, q *Ask, mine int) advance.Terms {
 		if mine >= 0 {
 			h.advanced[mine].recalled = clock // it is not renewed
 		}
-		return h.termsOf(mine, clock)
+		t := h.termsOf(mine, clock)
+		t.Calm = q.Want > 0 && clock < h.calmUntil
+		return t
 	}
 	room, limit := h.Room(clock, q.Bounds)
 	proxies, want := int64(len(h.advanced)), q.Want

@@ -3,7 +3,6 @@
 package purse
 
 import (
-	"crypto/rand"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/advance"
 	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/registry"
 	"github.com/rlproxy/rlproxy/engine/split"
 	"github.com/rlproxy/rlproxy/engine/wire"
 	"github.com/rlproxy/rlproxy/lua"
@@ -51,7 +51,7 @@ const (
 
 // Open returns a purse that asks for nothing before Configure.
 func Open(homes Homes, now func() time.Time) *Purse {
-	p := &Purse{homes: homes, proxy: rand.Text(), now: now, began: now(), watched: make(chan struct{}, 1),
+	p := &Purse{homes: homes, proxy: registry.Name(), now: now, began: now(), watched: make(chan struct{}, 1),
 		stop: make(chan struct{})}
 	p.Open(p.call)
 	p.Configure(0)

@@ -16,7 +16,9 @@ func (p *Purse) Stats() []engine.Stat {
 		{Name: "advance_calls", Value: c.Calls, Metric: "advance_calls_total",
 			Help: "Calls to nodes that accounted for advances, or asked for units."},
 		{Name: "advance_refused", Value: c.Refused, Metric: "advance_refused_total",
-			Help: "Calls that asked a node for units and got none, for lack of room or shortly after a recall."},
+			Help: "Calls that asked a node for units and got none, for lack of room."},
+		{Name: "advance_calms", Value: c.Calms, Metric: "advance_calms_total",
+			Help: "Calls that asked a node for units and got none, because it had lately recalled some of the key."},
 		{Name: "advance_recalls", Value: c.Recalls, Metric: "advance_recalls_total",
 			Help: "Advances that a node recalled."},
 		{Name: "advance_late", Value: c.Late, Metric: "advance_late_total",
@@ -27,4 +29,12 @@ func (p *Purse) Stats() []engine.Stat {
 			Help: "Units of lapsed advances that were charged although no request had used them."},
 		{Name: "advance_slowest_call_us", Value: c.Slowest.Microseconds()},
 	}
+}
+
+// Describe adds to what is shown of nodes the advances of their keys. of returns the index of a key's node.
+func (p *Purse) Describe(nodes []engine.NodeInfo, of func(key []byte) int) {
+	p.Out(func(key string, units int64) {
+		d := &nodes[of([]byte(key))]
+		d.Advances, d.Advanced = d.Advances+1, d.Advanced+units
+	})
 }
