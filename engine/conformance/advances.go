@@ -97,8 +97,8 @@ func (h *history) judge(p *engine.Pipeline, out bool) (wrong string) {
 			}
 		}
 	}
-	for i, n := 0, 0; i < len(p.Requests) && wrong == ""; i += n {
-		n = 1 + p.Requests[i].MoreKeys
+	for i := 0; i < len(p.Requests) && wrong == ""; i += 1 + p.Requests[i].MoreKeys {
+		n := 1 + p.Requests[i].MoreKeys
 		if !p.Results[i].Drawn {
 			wrong = h.fromHome(p.Requests[i:i+n], p.Results[i:i+n], out, len(p.Requests) > n)
 		}

@@ -134,7 +134,8 @@ func (b *batch) serve() {
 		return
 	}
 	b.sent, b.resets = b.elapsed(), b.denials.Resets()
-	timeout, oldest := b.fleet.Timeout(), time.Duration(0)
+	var oldest time.Duration
+	timeout := b.fleet.Timeout()
 	b.items, b.late, oldest = backlog.Late(b.items, b.sent, timeout)
 	for ; len(b.late) > 0; b.late = b.late[1:] {
 		q.traffic.Overflows.Add(1)
