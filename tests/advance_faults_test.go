@@ -174,7 +174,7 @@ func (b *badDays) faults() map[string]func(i int) {
 		"proxies stopped": func(i int) {
 			p := b.fleet.proxy(i)
 			p.Signal(b.t, syscall.SIGSTOP)
-			time.Sleep(600 * time.Millisecond) // more than an advance lasts
+			time.Sleep(soakOr(1300*time.Millisecond, 600*time.Millisecond)) // more than an advance lasts, and than most windows
 			p.Signal(b.t, syscall.SIGCONT)
 		},
 		"messages lost": func(int) {
