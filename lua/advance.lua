@@ -23,6 +23,7 @@ local schema, record, lease, spec, holds = lib.schema, lib.record, lib.lease, li
 local ADVANCES = schema.ADVANCES
 local MOST = 64         -- advances of a key
 local RESERVE = 16      -- the home keeps the limit divided by RESERVE
+local SCARCE = 32       -- it recalls advances when less than the limit divided by SCARCE is left
 local PAYS = 8          -- the fewest requests for which units are advanced
 local PART = 8          -- a span is at most the shortest window divided by PART
 local LONGEST = 2000    -- ms of a span
@@ -158,6 +159,14 @@ end
 
 -- silent returns whether the home waits no more for an advance to come back.
 local function silent(o, clock) return o.recalled > 0 and clock > o.recalled + floor(o.span / PATIENCE) end
+
+-- scarce reports whether a spec's windows, of which units will be used in addition, leave so little that advances are
+-- recalled before nothing is left: then hardly any request has to wait for them.
+function advance.scarce(q, uses, units)
+  local room, limit = huge, huge
+  for i = 1, q.count do room, limit = min(room, q.limits[i] - uses[i]), min(limit, q.limits[i]) end
+  return room - units < floor(limit / SCARCE)
+end
 
 -- recall recalls all advances if any is in the way of a spec. It returns whether the home must not decide yet, because
 -- one of those that are in the way may still come back; and whether the table has changed.

@@ -100,9 +100,12 @@ function lib.answer(rec, q, requests, take)
       shards, open = h.shards, #recalls > 0 and granted < requests or q.cost == 0
     end
   end
-  local waits = false
-  if rec.advances and (granted < requests or q.cost == 0) and not q.shard then waits, keep = advance.recall(rec, q) end
-  local units = granted * q.cost
+  local units, waits = granted * q.cost, false
+  if rec.advances and not q.shard then
+    local undecided = granted < requests or q.cost == 0
+    if undecided or advance.scarce(q, uses, units) then waits, keep = advance.recall(rec, q) end
+    waits = waits and undecided
+  end
   if q.cost == 0 and granted > 0 then granted = requests end -- without cost, one answer serves all
   local saves = units > 0 and take(rec, q, states, units) or keep
   local calls, held = 0, rec.held or rec.advances

@@ -17,8 +17,8 @@ func heat(t *testing.T, c *conn, command string) (admitted int64) {
 	t.Helper()
 	began := c.info(t, "advance_decisions")
 	eventually(t, "an advance", func() bool {
-		for _, reply := range c.pipeline(t, repeat(command, 20)...) {
-			d, err := toDecision(reply)
+		for range 20 { // calls that are not combined
+			d, err := toDecision(c.do(t, words(command)...))
 			require.NoError(t, err)
 			admitted += d.allowed
 		}

@@ -97,17 +97,18 @@ var allowed = map[string][]string{
 
 // inTests lists what the tests of a package may import in addition.
 var inTests = map[string][]string{
-	"tests":              {"engine", "engine/memory"}, // of accuracy, which sets their clocks
-	"engine/multikey":    {"engine/memory"},
-	"engine/redis":       {"engine/advance", "engine/memory", "shard/lease"},
-	"engine/hotkeys":     {"shard"},
-	"policy/store":       {"shard"},
-	"commands":           {"engine/backend", "engine/limit", "engine/memory", "engine/redis", "policy/store"},
-	"commands/ratelimit": {"shard"},
-	"commands/policies":  {"engine/backend", "engine/memory", "engine/redis", "resp", "shard"},
-	"web":                {"commands"},
-	"engine/decisionlog": {"engine/limit", "internal/machine"},
-	"lua":                {"engine", "engine/advance", "engine/limit", "engine/wire", "shard", "shard/lease"}, // outside of its package, as wire imports it
+	"tests":                {"engine", "engine/memory"}, // of accuracy, which sets their clocks
+	"engine/multikey":      {"engine/memory"},
+	"engine/redis":         {"engine/advance", "engine/memory", "shard/lease"},
+	"engine/hotkeys":       {"shard"},
+	"engine/advance/purse": {"engine/limit"},
+	"policy/store":         {"shard"},
+	"commands":             {"engine/backend", "engine/limit", "engine/memory", "engine/redis", "policy/store"},
+	"commands/ratelimit":   {"shard"},
+	"commands/policies":    {"engine/backend", "engine/memory", "engine/redis", "resp", "shard"},
+	"web":                  {"commands"},
+	"engine/decisionlog":   {"engine/limit", "internal/machine"},
+	"lua":                  {"engine", "engine/advance", "engine/limit", "engine/wire", "shard", "shard/lease"}, // outside of its package, as wire imports it
 }
 
 // testSupport lists the packages that only tests may import.

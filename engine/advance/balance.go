@@ -7,6 +7,10 @@ import "time"
 type Balance struct {
 	Advance
 
+	// Period is the ms for which units are asked for, see Span; 0: none are. Hot is for how many requests they must be
+	// asked for, see Pays.
+	Period, Hot int64
+
 	demand  demand
 	cost    int64 // of the newest request
 	calling bool
@@ -18,8 +22,6 @@ type Balance struct {
 }
 
 const (
-	// hot is for how many requests the units of a span must be asked for, for an advance to pay.
-	hot = 8
 	// pause is the least time between two calls that nothing but the need for more units causes. It doubles with
 	// each call that brings none, up to pauses times.
 	pause  = 50 * time.Millisecond
@@ -41,9 +43,13 @@ type Message struct {
 	Want    int64 // units that it would like to have; 0: none
 }
 
-// Call begins a call. Due must have reported a reason. A call after one that failed asks for nothing: a node that is
-// out of memory takes an account, but advances nothing.
+// Call begins a call. Due or Wants must have reported a reason. A call after one that failed asks for nothing: a node
+// that is out of memory takes an account, but advances nothing.
 func (b *Balance) Call(now Instant) (m Message) {
+	hot := b.Hot
+	if b.number != 0 {
+		hot /= 2 // so that a key does not lose its advance again and again
+	}
 	if need := b.need(now); need >= hot*b.cost && !b.recalled && (!b.failed || b.number == 0) {
 		m.Want = 2 * need
 	}
@@ -52,24 +58,24 @@ func (b *Balance) Call(now Instant) (m Message) {
 	return m
 }
 
-// need returns how many units requests will ask for in a span.
+// need returns how many units requests will ask for in the period.
 func (b *Balance) need(now Instant) int64 {
-	span := b.span
-	if span == 0 {
-		span = Usual
-	}
-	return b.demand.in(now, time.Duration(span)*time.Millisecond)
+	return b.demand.in(now, time.Duration(b.Period)*time.Millisecond)
 }
 
-// Due reports whether there is a reason for a call: requests that ask for more than there is, an account whose answer
-// was lost, a recall, or a deadline that comes.
+// Wants reports whether to ask for a first advance.
+func (b *Balance) Wants(now Instant) bool {
+	return b.number == 0 && !b.calling && b.Period > 0 && b.cost > 0 && b.need(now) >= b.Hot*b.cost &&
+		now.Since(b.called) >= pause<<min(b.refused, pauses)
+}
+
+// Due reports whether there is a reason for a call about the advance: requests that ask for more than there is, an
+// account whose answer was lost, a recall, or a deadline that comes.
 func (b *Balance) Due(now Instant) bool {
 	since := now.Since(b.called)
 	switch {
-	case b.calling:
+	case b.calling || b.number == 0:
 		return false
-	case b.number == 0:
-		return since >= pause<<min(b.refused, pauses) && b.cost > 0 && b.need(now) >= hot*b.cost
 	case b.recalled && !b.Pending() && !b.back:
 		return true
 	case since < pause:

@@ -73,17 +73,21 @@ func TestARecalledAdvanceIsGivenBack(t *testing.T) {
 	require.Equal(t, &Account{Number: 7, Draws: []Draw{{1005, 10}}}, a.Account(50))
 }
 
+// near returns the balance of a key whose node is near.
+func near() *Balance { return &Balance{Period: Usual, Hot: 8} }
+
 func TestAKeyAsksForAnAdvanceWhenItIsHot(t *testing.T) {
-	var k Balance
+	k := near()
 	require.False(t, k.Request(at(1000), 1))
-	require.False(t, k.Due(at(1001)), "one request")
+	require.False(t, k.Wants(at(1001)), "one request")
 	for n := range int64(9) {
 		require.False(t, k.Request(at(1000+n), 1))
 	}
-	require.True(t, k.Due(at(1009)))
+	require.True(t, k.Wants(at(1009)))
+	require.False(t, k.Due(at(1009)))
 	c := k.Call(at(1010))
 	require.Equal(t, Message{Want: 100}, c, "10 in 50 ms, for twice 250 ms")
-	require.False(t, k.Due(at(1011)), "one call at a time")
+	require.False(t, k.Wants(at(1011)), "one call at a time")
 	k.End(c, at(1010), &Terms{Number: 3, Units: 100, Deadline: 5250, Clock: 5000})
 	require.True(t, k.Request(at(1012), 1))
 	require.False(t, k.Due(at(1012)))
@@ -91,11 +95,11 @@ func TestAKeyAsksForAnAdvanceWhenItIsHot(t *testing.T) {
 }
 
 func TestAKeyWithoutRoomAsksSeldom(t *testing.T) {
-	var k Balance
+	k := near()
 	calls := 0
 	for n := range int64(10_000) {
 		require.False(t, k.Request(at(n), 1))
-		if k.Due(at(n)) {
+		if k.Wants(at(n)) {
 			calls++
 			k.End(k.Call(at(n)), at(n), &Terms{Clock: 5000 + n})
 		}
@@ -104,7 +108,7 @@ func TestAKeyWithoutRoomAsksSeldom(t *testing.T) {
 }
 
 func TestAKeyThatWentQuietGivesBackWhatItHas(t *testing.T) {
-	var k Balance
+	k := near()
 	for range 20 {
 		k.Request(at(100), 1)
 	}
@@ -119,7 +123,7 @@ func TestAKeyThatWentQuietGivesBackWhatItHas(t *testing.T) {
 
 // The answer to a call that was under way when the recall came may be older than the recall.
 func TestARecallDuringACallIsNotForgotten(t *testing.T) {
-	var k Balance
+	k := near()
 	for range 20 {
 		k.Request(at(100), 1)
 	}
@@ -133,12 +137,12 @@ func TestARecallDuringACallIsNotForgotten(t *testing.T) {
 
 // A node that is out of memory takes accounts that ask for nothing.
 func TestAfterACallThatFailedNothingIsAskedFor(t *testing.T) {
-	var k Balance
+	k := near()
 	ask := func(n int64) Message {
 		for range 20 {
 			k.Request(at(n), 1)
 		}
-		require.True(t, k.Due(at(n)))
+		require.True(t, k.Due(at(n)) || k.Wants(at(n)))
 		return k.Call(at(n))
 	}
 	k.End(ask(100), at(101), &Terms{Number: 3, Units: 40, Deadline: 5250, Clock: 5000})
@@ -161,6 +165,27 @@ func TestSpan(t *testing.T) {
 	}
 }
 
+func TestAnAdvancePaysForTheNodeOrForThoseWhoWait(t *testing.T) {
+	for _, c := range []struct {
+		period    int64
+		roundTrip time.Duration
+		pays      int64
+	}{{250, 0, 32}, {250, 100 * time.Microsecond, 32}, {250, 2 * ms, 32}, {250, 12_500 * time.Microsecond, 10}, {640, 80 * ms, 4}} {
+		require.Equal(t, c.pays, Pays(c.period, c.roundTrip), c)
+	}
+}
+
+// A key near the threshold does not lose its advance and ask for it again all the time.
+func TestAnAdvanceEndsAtHalfOfWhatItBeganWith(t *testing.T) {
+	k := near()
+	for range 8 {
+		k.Request(at(1000), 1)
+	}
+	k.End(k.Call(at(1000)), at(1000), &Terms{Number: 3, Units: 100, Deadline: 5250, Clock: 5000})
+	k.Request(at(1140), 1)
+	require.Positive(t, k.Call(at(1140)).Want, "1 in 50 ms are 5 in the period")
+}
+
 // However a node answers, a key makes at most 20 calls a second, and none if it is not hot.
 func TestCallsOfAKeyAreFew(t *testing.T) {
 	for name, answer := range map[string]func(n int64) *Terms{
@@ -173,14 +198,14 @@ func TestCallsOfAKeyAreFew(t *testing.T) {
 		},
 	} {
 		calls := func(requests int64) (calls int) {
-			var b Balance
+			b := near()
 			for n := int64(1); n < 10_000; n++ {
 				for r := range requests {
 					if requests > 1 || n%50 == r {
 						b.Request(at(n), 1)
 					}
 				}
-				if b.Due(at(n)) {
+				if b.Due(at(n)) || b.Wants(at(n)) {
 					calls++
 					b.End(b.Call(at(n)), at(n), answer(n))
 				}

@@ -53,7 +53,7 @@ type HomeCall struct {
 	Message
 	Key  []byte
 	Spec limit.Spec // of a request
-	Span int64      // ms for which units are asked for
+	Span int64      // ms for which units are asked for: the Period of the balance
 
 	sent    Instant
 	holding *holding
@@ -82,25 +82,45 @@ func (s *stripe) find(key []byte, spec *limit.Spec) *holding {
 	return e
 }
 
-// Watch begins to count the requests for a key with the spec s, so that an advance is asked for if there are many.
-func (t *Balances) Watch(key []byte, s *limit.Spec, now Instant) {
+// Watch counts the requests for a key with the spec s from now on, and asks for an advance if there are many. A node
+// has just decided one of them, which left room, and its answer took a time.
+func (t *Balances) Watch(key []byte, s *limit.Spec, now Instant, roundTrip time.Duration) {
 	if t.usual.Load() == 0 || s.Cost == 0 || !s.Kind.Windowed() || s.Shortest() < parts*shortest ||
-		s.Smallest() < Reserve*s.Cost || t.Size.Load() >= MostKept {
+		s.Smallest() < Reserve*s.Cost {
 		return
 	}
+	var call *HomeCall
 	st := t.stripe(key)
 	st.mu.Lock()
-	defer st.mu.Unlock()
-	if st.find(key, s) != nil {
-		return
+	if e := st.find(key, s); e != nil {
+		e.travelled(roundTrip)
+		t.configure(e)
+		if e.Wants(now) {
+			call = t.begin(e, now)
+		}
+	} else if t.Size.Load() < MostKept {
+		st.add(&holding{key: string(key), spec: *s, touched: now, roundTrip: roundTrip})
+		t.Size.Add(1)
 	}
-	e := &holding{key: string(key), spec: *s, touched: now, next: st.holdings[string(key)]}
+	st.mu.Unlock()
+	if call != nil {
+		t.send(call)
+	}
+}
+
+// add adds a holding.
+func (s *stripe) add(e *holding) {
 	e.spec.Cost = 0
-	if st.holdings == nil {
-		st.holdings = make(map[string]*holding)
+	e.next = s.holdings[e.key]
+	if s.holdings == nil {
+		s.holdings = make(map[string]*holding)
 	}
-	st.holdings[e.key] = e
-	t.Size.Add(1)
+	s.holdings[e.key] = e
+}
+
+// travelled notes how long an answer took. Long ones count little, because a node may stand still.
+func (e *holding) travelled(roundTrip time.Duration) {
+	e.roundTrip = min(e.roundTrip+(roundTrip-e.roundTrip)/8, roundTrip)
 }
 
 // Draw counts a request, and reports whether it is admitted from an advance. Otherwise the home decides it.
@@ -145,19 +165,31 @@ func (e *holding) decision(s *limit.Spec, now Instant) limit.Decision {
 	return s.Decide(usages[:s.N], clock, 1, 0)
 }
 
-// due begins the call that is due for a holding, if one is. The stripe's lock is held.
-func (t *Balances) due(e *holding, now Instant) *HomeCall {
-	span, usual := int64(0), t.usual.Load()
-	if usual > 0 {
-		span = Span(usual, e.spec.Shortest(), e.roundTrip)
+// configure sets for how long, and for how many requests, the holding asks for units.
+func (t *Balances) configure(e *holding) {
+	e.Period = 0
+	if usual := t.usual.Load(); usual > 0 {
+		e.Period = Span(usual, e.spec.Shortest(), e.roundTrip)
 	}
-	if span == 0 {
+	if e.Hot = Pays(e.Period, e.roundTrip); e.Period == 0 {
 		e.Recall()
 	}
-	if !e.Due(now) || span == 0 && e.number == 0 {
+}
+
+// due begins the call that is due for a holding, if one is. The stripe's lock is held.
+func (t *Balances) due(e *holding, now Instant) *HomeCall {
+	if e.number == 0 {
 		return nil
 	}
-	c := &HomeCall{Message: e.Call(now), Key: []byte(e.key), Spec: e.spec, Span: span, sent: now, holding: e}
+	if t.configure(e); !e.Due(now) {
+		return nil
+	}
+	return t.begin(e, now)
+}
+
+// begin begins a call.
+func (t *Balances) begin(e *holding, now Instant) *HomeCall {
+	c := &HomeCall{Message: e.Call(now), Key: []byte(e.key), Spec: e.spec, Span: e.Period, sent: now, holding: e}
 	c.Spec.Cost = e.cost
 	t.calls.Add(1)
 	return c
@@ -170,10 +202,7 @@ func (t *Balances) End(c *HomeCall, now Instant, terms *Terms, used, empty []int
 	st.mu.Lock()
 	if terms != nil {
 		trip := now.Since(c.sent)
-		if e.roundTrip == 0 || trip < e.roundTrip {
-			e.roundTrip = trip
-		}
-		e.roundTrip += (trip - e.roundTrip) / 8
+		e.travelled(trip)
 		st.slowest = max(st.slowest, trip)
 		if terms.Late {
 			t.late.Add(1)

@@ -7,22 +7,31 @@ const (
 	Reserve = 16
 	// Usual is for how many ms units are advanced, unless a directive says otherwise.
 	Usual = 250
+	// Trips is for how many round trips to the node units are advanced at least.
+	Trips = 8
 
 	shortest = 100 // ms; shorter ones would take more than 20 calls a second
 	longest  = 2000
+	most     = 32
+	least    = 4
 	grids    = 16 // an account has at most about as many draws
-	trips    = 8  // an advance takes at least as many round trips to the node
-	parts    = 8  // and at most this part of the shortest window
+	parts    = 8  // an advance takes at most this part of the shortest window
 )
 
 // Span returns the ms for which units are advanced, given how many are usual, the shortest window in ms, and the time
 // of a round trip to the node. It is 0 if windows are too short for that.
 func Span(usual, window int64, roundTrip time.Duration) int64 {
-	span := max(min(usual, window/parts), trips*int64((roundTrip+time.Millisecond-1)/time.Millisecond))
+	span := max(min(usual, window/parts), Trips*int64((roundTrip+time.Millisecond-1)/time.Millisecond))
 	if span < shortest || span > min(longest, window/parts) {
 		return 0
 	}
 	return span
+}
+
+// Pays returns for how many requests units must be asked for in a period, for an advance to pay: for as many as cost
+// the node what the calls about it do, or for half of those that one who waits for each answer can make.
+func Pays(period int64, roundTrip time.Duration) int64 {
+	return max(least, min(most, period*int64(time.Millisecond)/max(2*int64(roundTrip), 1)))
 }
 
 // demand measures how many units requests ask for, whoever decides them.

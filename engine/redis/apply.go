@@ -5,6 +5,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/backlog"
 	"github.com/rlproxy/rlproxy/engine/library"
 	"github.com/rlproxy/rlproxy/engine/wire"
 	"github.com/rlproxy/rlproxy/lua"
@@ -127,9 +128,7 @@ func (b *batch) applyAnswer(c *entries, at int, a *wire.Answer, clock int64) {
 	}
 	first := &b.items[c.first[at]]
 	r := first.req
-	if a.Rate >= b.advances.Rate.Load() {
-		b.advances.Watch(r)
-	}
+	waits := b.advances.Heard(r, a, b.ended-b.sent, b.ended-first.At, backlog.Patience(b.fleet.Timeout()))
 	b.learn(r, first.shard, a)
 	if a.Refusal != nil {
 		a.Refusal.Shard = first.shard
@@ -137,7 +136,7 @@ func (b *batch) applyAnswer(c *entries, at int, a *wire.Answer, clock int64) {
 	// What a shard did not grant, and what the home cannot decide alone or yet, stays open.
 	decided := a.Requests
 	switch {
-	case a.Recalled:
+	case waits:
 		decided = a.Granted * min(r.Cost, 1) // none without cost
 	case a.Undecided && r.ConcernsWholeKey():
 		decided = 0
@@ -149,7 +148,7 @@ func (b *batch) applyAnswer(c *entries, at int, a *wire.Answer, clock int64) {
 	for n := range a.Requests {
 		it := &b.items[j]
 		switch {
-		case n >= decided && a.Recalled:
+		case n >= decided && waits:
 			b.await(it)
 		case n >= decided:
 			it.leave(a.Refusal)

@@ -4,10 +4,9 @@ import (
 	"bytes"
 	"slices"
 	"time"
-)
 
-// mostPause is the longest pause before a node is asked again whether advances have come back.
-const mostPause = 16 * time.Millisecond
+	"github.com/rlproxy/rlproxy/engine/advance/purse"
+)
 
 // redirect takes the items of a command out of the batch, to be submitted to the node that the error names, if it is
 // MOVED or ASK: such a command has not run. It reports whether it did.
@@ -51,7 +50,7 @@ func (b *batch) misroute(j int) {
 }
 
 // resubmit submits the redirected items, and the misrouted and the recalled ones again: to each node as one batch, so
-// that a pipeline's requests about a key keep their order. Recalled ones pause for as long as they have waited before.
+// that a pipeline's requests about a key keep their order.
 func (b *batch) resubmit() {
 	for to, items := range b.redirected {
 		delete(b.redirected, to) // the other queue owns these items now
@@ -59,7 +58,7 @@ func (b *batch) resubmit() {
 	}
 	b.q.submitAgain(b.misrouted)
 	if again := b.recalled; len(again) > 0 {
-		pause := min(max(b.elapsed()-again[0].At, time.Millisecond), mostPause)
+		pause := purse.Pause(b.ended - again[0].At)
 		time.AfterFunc(pause, func() { b.q.submitAgain(again) }) // Close waits for those who wait for the items
 	}
 	b.misrouted, b.recalled = nil, nil

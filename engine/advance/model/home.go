@@ -78,6 +78,7 @@ const (
 	lastCalm  = 30_000
 	mostOut   = 64 // advances of a key
 	pays      = 8  // requests
+	scarce    = 32 // advances are recalled when less than the limit divided by this is left
 	patience  = 4  // an advance counts as silent when its span divided by this has passed since its recall
 )
 
@@ -190,20 +191,21 @@ func (b Bounds) has(state Measure) bool {
 }
 
 // answer decides the requests. Requests without room are not denied while advances are in the way that may still come
-// back: the home recalls them.
+// back: the home recalls them. It does so when little room is left, so that hardly any request has to wait for that.
 func (h *Home) answer(clock int64, q *Ask) (a Decided) {
 	if q.Requests == 0 {
 		return a
 	}
-	room, _ := h.Room(clock, q.Bounds)
+	room, limit := h.Room(clock, q.Bounds)
 	a.Granted = q.Requests
 	if q.Cost > 0 {
 		a.Granted = max(0, min(q.Requests, room/q.Cost))
 	}
-	if a.Granted < q.Requests || q.Cost == 0 {
+	undecided := a.Granted < q.Requests || q.Cost == 0
+	if undecided || room-a.Granted*q.Cost < limit/scarce {
 		a.Recalled, a.Publish = h.recall(clock, q)
 	}
-	if a.Recalled && q.Cost == 0 {
+	if a.Recalled = a.Recalled && undecided; a.Recalled && q.Cost == 0 {
 		a.Granted = 0
 	}
 	if units := a.Granted * q.Cost; units > 0 {

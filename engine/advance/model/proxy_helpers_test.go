@@ -88,7 +88,8 @@ func (p *proxy) stop(us int64, suspended bool) {
 
 func (p *proxy) key(i int) *advance.Balance {
 	if p.keys[i] == nil {
-		p.keys[i] = new(advance.Balance)
+		period := advance.Span(advance.Usual, p.specs[i].shortest(), p.roundTrip())
+		p.keys[i] = &advance.Balance{Period: period, Hot: advance.Pays(period, p.roundTrip())}
 	}
 	return p.keys[i]
 }
@@ -110,7 +111,7 @@ func (p *proxy) request(i int, cost int64) {
 		return
 	}
 	p.ask(i, cost, 1000)
-	if k := p.key(i); k.Due(p.instant()) {
+	if k := p.key(i); k.Due(p.instant()) || k.Wants(p.instant()) {
 		p.account(i)
 	}
 }

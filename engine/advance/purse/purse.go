@@ -27,14 +27,11 @@ type Homes interface {
 type Purse struct {
 	advance.Balances
 
-	// Rate is the calls per second that charge a key at its node from which on the key is watched. It is read without
-	// a call in the path of every decision.
-	Rate atomic.Int64
-
 	homes    Homes
 	proxy    string // this process
 	now      func() time.Time
 	began    time.Time
+	off      atomic.Bool                      // no units are asked for
 	topology atomic.Pointer[backend.Topology] // that of the newest request
 
 	watched chan struct{} // has a value if there is a balance again
@@ -42,12 +39,8 @@ type Purse struct {
 	done    sync.WaitGroup
 }
 
-const (
-	// rate is the Rate with advances, a few requests per span.
-	rate = 24
-	none = 1 << 62
-	tick = 10 * time.Millisecond
-)
+// tick is the time between two looks for calls that no request causes.
+const tick = 10 * time.Millisecond
 
 // Open returns a purse that asks for nothing before Configure.
 func Open(homes Homes, now func() time.Time) *Purse {
@@ -62,11 +55,7 @@ func Open(homes Homes, now func() time.Time) *Purse {
 // Configure sets for how long units are advanced; 0: never.
 func (p *Purse) Configure(usual time.Duration) {
 	p.Balances.Configure(usual.Milliseconds())
-	if usual > 0 {
-		p.Rate.Store(rate)
-	} else {
-		p.Rate.Store(none)
-	}
+	p.off.Store(usual == 0)
 }
 
 // instant returns a moment by both clocks.
@@ -87,12 +76,49 @@ func (p *Purse) Draw(t *backend.Topology, r *engine.Request, res *engine.Result)
 	return res.Drawn
 }
 
-// Watch begins to count the requests like r: their key is hot.
-func (p *Purse) Watch(r *engine.Request) {
+// Heard takes the answer a of a node to r. roundTrip is how long the node took, and waited how long r has waited in
+// all. Heard reports whether what is undecided, because advances were recalled, is to be asked again, after Pause. If
+// the answer would then come too late for patience, what is advanced counts as used: a denial says that there may be
+// room after another round trip.
+func (p *Purse) Heard(r *engine.Request, a *wire.Answer, roundTrip, waited, patience time.Duration) (again bool) {
+	if p.hot(a.Rate, roundTrip) {
+		p.watch(r, a, roundTrip)
+	}
+	if !a.Recalled {
+		return false
+	}
+	p.Recall(r.Key)
+	again = waited+Pause(waited)+roundTrip < patience
+	if !again {
+		a.Usages[0].Room = roundTrip.Milliseconds() + 1
+	}
+	return again
+}
+
+// Pause returns how long a request waits for advances to come back before its node is asked again, if it has waited
+// for some time already: for as long again, but no more than 16 ms.
+func Pause(waited time.Duration) time.Duration {
+	return min(max(waited, time.Millisecond), 16*time.Millisecond)
+}
+
+// hot reports whether so many calls per second that charge a key make it hot, if an answer of its node takes so long.
+// They are half of the requests for which an advance pays, because a call may have several.
+func (p *Purse) hot(calls int64, roundTrip time.Duration) bool {
+	period := max(advance.Usual, advance.Trips*roundTrip.Milliseconds())
+	return !p.off.Load() && calls*period >= 500*advance.Pays(period, roundTrip)
+}
+
+// watch counts the requests like r from now on. If the answer leaves little room, nothing would be advanced.
+func (p *Purse) watch(r *engine.Request, a *wire.Answer, roundTrip time.Duration) {
 	if r.Op != engine.OpDecide || r.Hold != nil || r.Shards > 1 {
 		return
 	}
-	p.Balances.Watch(r.Key, &r.Spec, p.instant(p.now()))
+	for i, w := range r.Limits() {
+		if left := w.Limit - a.Usages[i].Used - a.Granted*r.Cost; left < 2*w.Limit/advance.Reserve {
+			return
+		}
+	}
+	p.Watch(r.Key, &r.Spec, p.instant(p.now()), roundTrip)
 	select {
 	case p.watched <- struct{}{}:
 	default:

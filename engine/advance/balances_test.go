@@ -1,0 +1,63 @@
+package advance
+
+import (
+	"testing"
+
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/stretchr/testify/require"
+)
+
+// homes answers the calls of Balances.
+type homes struct {
+	Balances
+	calls []*HomeCall
+}
+
+func newHomes() *homes {
+	h := new(homes)
+	h.Open(func(c *HomeCall) { h.calls = append(h.calls, c) })
+	h.Configure(Usual)
+	return h
+}
+
+func slide(limitOf, window int64) *limit.Spec {
+	s := &limit.Spec{Kind: limit.Slide, N: 1, Cost: 1}
+	s.Windows[0] = limit.Window{Limit: limitOf, Length: window}
+	return s
+}
+
+// A node that stood still is not taken for one that is far, of whose keys nothing can be advanced.
+func TestOneSlowAnswerEndsNoAdvances(t *testing.T) {
+	h, s, key, d := newHomes(), slide(1000, 1000), []byte("k"), new(limit.Decision)
+	ask := func(n int64) {
+		for range 32 {
+			require.False(t, h.Draw(key, s, at(n), d))
+		}
+	}
+	h.Watch(key, s, at(100), 90*ms)
+	ask(101)
+	require.Empty(t, h.calls)
+	h.Watch(key, s, at(102), ms/10)
+	require.Len(t, h.calls, 1)
+	require.EqualValues(t, 125, h.calls[0].Span)
+	h.End(h.calls[0], at(103), nil, nil)
+	for n := range int64(8) { // answers that took long
+		h.Watch(key, s, at(110), 60*ms)
+		require.Len(t, h.calls, 1, n)
+	}
+	ask(200)
+	h.Watch(key, s, at(200), ms/10)
+	require.Len(t, h.calls, 2)
+}
+
+// One who waits for each answer of a far node asks for an advance, though he cannot ask often.
+func TestAWaitingCallerOfAFarNodeGetsAnAdvance(t *testing.T) {
+	h, s, key, d := newHomes(), slide(1_000_000, 60_000), []byte("k"), new(limit.Decision)
+	for n := int64(80); n < 1000 && len(h.calls) == 0; n += 80 {
+		h.Draw(key, s, at(n-80), d)
+		h.Watch(key, s, at(n), 80*ms)
+	}
+	require.Len(t, h.calls, 1)
+	require.EqualValues(t, 640, h.calls[0].Span)
+	require.Positive(t, h.calls[0].Want)
+}
