@@ -170,7 +170,7 @@ func TestAnAdvancePaysForTheNodeOrForThoseWhoWait(t *testing.T) {
 		period    int64
 		roundTrip time.Duration
 		pays      int64
-	}{{250, 0, 32}, {250, 100 * time.Microsecond, 32}, {250, 2 * ms, 32}, {250, 12_500 * time.Microsecond, 10}, {640, 80 * ms, 4}} {
+	}{{250, 0, 64}, {250, 100 * time.Microsecond, 64}, {250, 2 * ms, 62}, {250, 12_500 * time.Microsecond, 10}, {640, 80 * ms, 4}} {
 		require.Equal(t, c.pays, Pays(c.period, c.roundTrip), c)
 	}
 }

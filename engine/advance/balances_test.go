@@ -30,7 +30,7 @@ func slide(limitOf, window int64) *limit.Spec {
 func TestOneSlowAnswerEndsNoAdvances(t *testing.T) {
 	h, s, key, d := newHomes(), slide(1000, 1000), []byte("k"), new(limit.Decision)
 	ask := func(n int64) {
-		for range 32 {
+		for range 64 {
 			require.False(t, h.Draw(key, s, at(n), d))
 		}
 	}
@@ -40,7 +40,7 @@ func TestOneSlowAnswerEndsNoAdvances(t *testing.T) {
 	h.Watch(key, s, at(102), ms/10)
 	require.Len(t, h.calls, 1)
 	require.EqualValues(t, 125, h.calls[0].Span)
-	h.End(h.calls[0], at(103), nil, nil)
+	h.End(h.calls[0], at(103), nil, nil, nil)
 	for n := range int64(8) { // answers that took long
 		h.Watch(key, s, at(110), 60*ms)
 		require.Len(t, h.calls, 1, n)

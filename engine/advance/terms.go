@@ -12,7 +12,7 @@ const (
 
 	shortest = 100 // ms; shorter ones would take more than 20 calls a second
 	longest  = 2000
-	most     = 32
+	most     = 64
 	least    = 4
 	grids    = 16 // an account has at most about as many draws
 	parts    = 8  // an advance takes at most this part of the shortest window

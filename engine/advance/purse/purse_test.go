@@ -64,7 +64,7 @@ func TestOnlyHotKeysWithRoomAreCounted(t *testing.T) {
 		p.Heard(asked(), a, roundTrip, roundTrip, time.Second)
 		return p.Size.Load()
 	}
-	require.Zero(t, heard(10, 63, ms/5))
+	require.Zero(t, heard(10, 127, ms/5))
 	require.Zero(t, heard(875, 1000, ms/5))
 	require.Zero(t, heard(10, 3, 81*ms))
 	require.EqualValues(t, 1, heard(10, 4, 81*ms))
