@@ -47,3 +47,19 @@ func TestLogLength(t *testing.T) {
 	require.LessOrEqual(t, len(s.log.ring), 4)
 	require.EqualValues(t, 1, s.Read(now, &spec).Used)
 }
+
+// A ring that shrinks keeps the entries that count, and what they count.
+func TestLogShrinks(t *testing.T) {
+	w := Window{Limit: 1000, Length: 1000}
+	spec := Spec{Kind: Slide, N: 1, Cost: 1, Param: 1, Windows: [MaxWindows]Window{w}}
+	var s State
+	s.Init(&spec, w)
+	charge := func(now int64) { s.Charge(now, &spec, w, 1, s.Read(now, &spec)) }
+	for i := range int64(100) {
+		charge(testBase + i)
+	}
+	const now = testBase + 95 + 1000
+	charge(now)
+	require.Less(t, len(s.log.ring), 17)
+	require.EqualValues(t, 6, s.Read(now, &spec).Used)
+}
