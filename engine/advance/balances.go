@@ -30,7 +30,7 @@ type Balances struct {
 	usual   atomic.Int64 // ms for which units are advanced; 0: no units are asked for
 	stripes [stripes]stripe
 
-	draws, units, calls, refused, calms, recalls, late, lapsed, unused atomic.Int64 // for Totals
+	draws, units, calls, pending, refused, calms, recalls, late, lapsed, unused atomic.Int64 // for Totals
 }
 
 type stripe struct {
@@ -203,6 +203,7 @@ func (t *Balances) begin(e *holding, now Instant) *HomeCall {
 	c := &HomeCall{Message: e.Call(now), Key: []byte(e.key), Spec: e.spec, Span: e.Period, sent: now, holding: e}
 	c.Spec.Cost = e.cost
 	t.calls.Add(1)
+	t.pending.Add(1)
 	return c
 }
 
@@ -233,6 +234,7 @@ func (t *Balances) End(c *HomeCall, now Instant, terms *Terms, used, empty []int
 	}
 	e.End(c.Message, c.sent, terms)
 	call := t.due(e, now)
+	t.pending.Add(-1)
 	st.mu.Unlock()
 	if call != nil {
 		t.send(call)
@@ -312,6 +314,7 @@ type Totals struct {
 
 	Draws, Units    int64         // requests that were admitted from advances, and their units
 	Calls           int64         // to homes, about advances
+	Pending         int64         // calls that have no answer yet
 	Refused         int64         // calls that asked for units and got none, for lack of room
 	Calms           int64         // calls that asked for units shortly after a recall, and so got none
 	Recalls, Lapsed int64         // of advances
@@ -323,7 +326,7 @@ type Totals struct {
 // Totals returns what has been counted.
 func (t *Balances) Totals() Totals {
 	c := Totals{
-		Kept: t.Size.Load(), Draws: t.draws.Load(), Units: t.units.Load(), Calls: t.calls.Load(),
+		Kept: t.Size.Load(), Draws: t.draws.Load(), Units: t.units.Load(), Calls: t.calls.Load(), Pending: t.pending.Load(),
 		Refused: t.refused.Load(), Recalls: t.recalls.Load(), Lapsed: t.lapsed.Load(), Unused: t.unused.Load(),
 		Late: t.late.Load(), Calms: t.calms.Load(),
 	}

@@ -116,7 +116,8 @@ func (k *Key) charge(us int64, h *hold, units, over int64) {
 func (s *state) charge(of Window, c Charge) {
 	// Charges that can no longer matter are dropped, or a run would take a day: what drains goes on from older charges.
 	ended := func(all []Charge) bool {
-		return Used(of, all, c.At, limit.Strict) == 0 && !slices.ContainsFunc(all, func(o Charge) bool { return o.drawnSince(c.At - unknown*1000) })
+		return Used(of, of.later(all, c.At), c.At, limit.Strict) == 0 &&
+			!slices.ContainsFunc(all, func(o Charge) bool { return o.drawnSince(c.At - unknown*1000) })
 	}
 	if Used(of, s.charges, c.At, limit.Strict) == 0 {
 		s.since = c.At / 1000
