@@ -195,6 +195,32 @@ func TestAdvancesAreAsSpecified(t *testing.T) {
 	t.Logf("%+v", total.seen)
 }
 
+// A question about one key of a multi-key request may have to wait until advances come back. Then no other key is charged,
+// because all of the request is asked again.
+func TestAQuestionThatWaitsChargesNoOtherKey(t *testing.T) {
+	node := redistest.Start(t)
+	node.Do("FUNCTION", "LOAD", lua.Library.Source)
+	s := limit.Spec{Kind: limit.Fixed, N: 1, Param: 1, Cost: 1}
+	s.Windows[0] = limit.Window{Length: 60_000, Limit: 1000}
+	const clock = 4102444800000
+	ask := wire.NewAdvanceAsk("p", &s, advance.Message{Want: 100}, 250)
+	_, err := callOn(node, lua.Advance, "rl:{b}", clock, wire.Args(ask))
+	require.NoError(t, err)
+	requests := []engine.Request{{Key: []byte("a"), Spec: s}, {Key: []byte("b"), Spec: s}}
+	requests[1].Cost = 0
+	words := []any{"fcall", lua.All.Name, 2, "rl:{a}", "rl:{b}", strconv.FormatInt(clock, 10)}
+	for _, text := range wire.AllArgs(requests) {
+		words = append(words, string(text))
+	}
+	reply, err := node.Client.Do(context.Background(), words...).Text()
+	require.NoError(t, err)
+	answers, _, all, err := wire.DecodeAll(reply, requests)
+	require.NoError(t, err)
+	require.True(t, answers[1].Recalled)
+	require.False(t, all)
+	require.Zero(t, node.Client.Exists(context.Background(), "rl:{a}").Val())
+}
+
 // A library from before advances, here one that knows them by another kind, decides nothing about a key of which units are
 // advanced, and says why.
 func TestAnOlderLibraryDecidesNothingWhileUnitsAreAdvanced(t *testing.T) {

@@ -128,7 +128,7 @@ function lib.answer(rec, q, requests, take)
   if held then head = head .. pack(messages.LAPSED, rec.lapsed) end
   out[1] = head .. pack(messages.GRANTED, granted, calls)
   out[n + 2] = q.shard and pack(messages.TEXT, #refusal) .. refusal or ''
-  return concat(out, '', 1, n + 2), rec.now, granted
+  return concat(out, '', 1, n + 2), rec.now, waits and 0 or granted -- what costs nothing is asked again, too
 end
 
 -- slow_path answers the entries that the fast path cannot.
