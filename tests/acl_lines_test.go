@@ -351,6 +351,11 @@ func TestDocumentedUsersOfTheProxy(t *testing.T) {
 					require.Len(t, c.do(t, "RL.POLICY", "LIST"), 1)
 					require.Empty(t, c.do(t, "RL.HOTKEYS", "BY", "DENIED"))
 					require.Equal(t, errNoRun("rl.check"), c.do(t, "RL.CHECK", "api", "tenant:42"))
+				case "gateway":
+					require.Equal(t, status("OK"), c.do(t, "AUTH", name, "secret"))
+					require.NotContains(t, c.do(t, "RL.CHECK", "login", "10.0.0.1"), "NOPERM")
+					require.Equal(t, errNoKey, c.do(t, "RL.CHECK", "other", "10.0.0.1"))
+					require.Equal(t, errNoRun("rl.reset"), c.do(t, "RL.RESET", "login:10.0.0.1"))
 				case "tenant": // after the operator
 					require.Equal(t, status("OK"), c.do(t, "AUTH", name, "secret"))
 					require.EqualValues(t, 4, c.decide(t, "RL.CHECK api tenant:42").remaining)
