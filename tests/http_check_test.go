@@ -125,9 +125,9 @@ func TestADrainAnswersChecks(t *testing.T) {
 		return strings.Contains(metrics, "rlproxy_http_checks 1\n")
 	})
 	s.Signal(t, syscall.SIGTERM)
-	eventually(t, "readyz to report the drain", func() bool {
-		code, _ := s.get(t, "readyz", "")
-		return code == http.StatusServiceUnavailable
+	eventually(t, "the proxy to accept no more connections", func() bool {
+		answer, err := s.send(t.Context(), http.MethodGet, "readyz", "", "")
+		return err != nil || answer.Body.Close() != nil
 	})
 	n.Resume()
 	require.EqualValues(t, 3, (<-got).Remaining)
