@@ -326,9 +326,9 @@ type Totals struct {
 // Totals returns what has been counted.
 func (t *Balances) Totals() Totals {
 	c := Totals{
-		Kept: t.Size.Load(), Draws: t.draws.Load(), Units: t.units.Load(), Calls: t.calls.Load(), Pending: t.pending.Load(),
-		Refused: t.refused.Load(), Recalls: t.recalls.Load(), Lapsed: t.lapsed.Load(), Unused: t.unused.Load(),
-		Late: t.late.Load(), Calms: t.calms.Load(),
+		Kept: t.Size.Load(), Draws: t.draws.Load(), Units: t.units.Load(), Calls: t.calls.Load(),
+		Pending: t.pending.Load(), Refused: t.refused.Load(), Calms: t.calms.Load(), Recalls: t.recalls.Load(),
+		Late: t.late.Load(), Lapsed: t.lapsed.Load(), Unused: t.unused.Load(),
 	}
 	for i := range t.stripes {
 		st := &t.stripes[i]
