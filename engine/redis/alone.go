@@ -104,15 +104,12 @@ func (b *batch) applyID(it *item, reply string) (err error) {
 	case a.Undecided && a.Granted == 0 && !a.Again:
 		it.leave(nil)
 		return nil
-	case a.Recalled:
+	case !a.Again && b.learn(it, it.req, &a.Answer):
 		b.await(it)
 		return nil
 	}
 	it.res.Decision = a.Decision()
 	it.res.Again, it.res.Clock, it.res.Lapsed = a.Again, a.Clock, a.Lapsed
-	if !a.Again {
-		b.learn(it.req, 0, &a.Answer)
-	}
 	return nil
 }
 

@@ -128,8 +128,8 @@ func (b *batch) applyAnswer(c *entries, at int, a *wire.Answer, clock int64) {
 	}
 	first := &b.items[c.first[at]]
 	r := first.req
-	waits := b.advances.Heard(r, a, b.ended-b.sent, b.ended-first.At, backlog.Patience(b.fleet.Timeout()))
-	b.learn(r, first.shard, a)
+	told := a.Status != wire.AtNode || a.Recalled || b.splits.PossiblySplit.Load() > 0
+	waits := (told || a.Rate >= min(b.splits.HotRate.Load(), b.advances.Rate.Load())) && b.learn(first, r, a)
 	if a.Refusal != nil {
 		a.Refusal.Shard = first.shard
 	}
@@ -167,14 +167,15 @@ func (b *batch) applyAnswer(c *entries, at int, a *wire.Answer, clock int64) {
 
 // await takes an item out of the batch, to be submitted again when advances of its key may have come back.
 func (b *batch) await(it *item) {
-	b.advances.Recall(it.name())
 	b.recalled = append(b.recalled, *it)
 	*it = item{task: sentOn{}}
 }
 
-// learn passes a node's answer to package split, if it shows that its key is split or may have to be.
-func (p *parts) learn(r *engine.Request, shard int, a *wire.Answer) {
-	if a.Status != wire.AtNode || a.Rate >= p.splits.HotRate.Load() || p.splits.PossiblySplit.Load() > 0 {
-		p.splits.Observe(r, shard, a)
+// learn passes a node's answer to a request of an item to packages split and purse. It reports whether what is
+// undecided is to be asked again, see await.
+func (b *batch) learn(it *item, r *engine.Request, a *wire.Answer) (waits bool) {
+	if a.Status != wire.AtNode || a.Rate >= b.splits.HotRate.Load() || b.splits.PossiblySplit.Load() > 0 {
+		b.splits.Observe(r, it.shard, a)
 	}
+	return b.advances.Heard(r, a, b.ended-b.sent, b.ended-it.At, backlog.Patience(b.fleet.Timeout()))
 }

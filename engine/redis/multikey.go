@@ -69,11 +69,10 @@ func (m *multiKey) apply(b *batch, c *ownCommand, reply string) error {
 			b.q.traffic.FailedEntry(a.MaybeApplied)
 			b.failItem(c.from, lua.Locate(a.Failure), a.MaybeApplied)
 			return nil
-		case a.Recalled:
+		case b.learn(c.first(b), &m.requests[i], a):
 			b.await(c.first(b))
 			return nil
 		}
-		b.learn(&m.requests[i], 0, a)
 		denied = denied || a.Granted == 0 && !a.Undecided
 	}
 	if !all && !denied { // shards must be read

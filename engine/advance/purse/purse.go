@@ -27,11 +27,14 @@ type Homes interface {
 type Purse struct {
 	advance.Balances
 
+	// Rate is the calls per second that charge a key at its node from which on the answer must be heard. It is read
+	// without a call in the path of every decision.
+	Rate atomic.Int64
+
 	homes    Homes
 	proxy    string // this process
 	now      func() time.Time
 	began    time.Time
-	off      atomic.Bool                      // no units are asked for
 	topology atomic.Pointer[backend.Topology] // that of the newest request
 
 	watched chan struct{} // has a value if there is a balance again
@@ -39,8 +42,13 @@ type Purse struct {
 	done    sync.WaitGroup
 }
 
-// tick is the time between two looks for calls that no request causes.
-const tick = 10 * time.Millisecond
+const (
+	// tick is the time between two looks for calls that no request causes.
+	tick = 10 * time.Millisecond
+	// rare is the Rate with advances: keys with fewer calls are not hot, however far their nodes are.
+	rare  = 2
+	never = 1 << 62
+)
 
 // Open returns a purse that asks for nothing before Configure.
 func Open(homes Homes, now func() time.Time) *Purse {
@@ -55,7 +63,9 @@ func Open(homes Homes, now func() time.Time) *Purse {
 // Configure sets for how long units are advanced; 0: never.
 func (p *Purse) Configure(usual time.Duration) {
 	p.Balances.Configure(usual.Milliseconds())
-	p.off.Store(usual == 0)
+	if p.Rate.Store(never); usual > 0 {
+		p.Rate.Store(rare)
+	}
 }
 
 // instant returns a moment by both clocks.
@@ -105,7 +115,7 @@ func Pause(waited time.Duration) time.Duration {
 // They are half of the requests for which an advance pays, because a call may have several.
 func (p *Purse) hot(calls int64, roundTrip time.Duration) bool {
 	period := max(advance.Usual, advance.Trips*roundTrip.Milliseconds())
-	return !p.off.Load() && calls*period >= 500*p.Pays(period, roundTrip)
+	return calls >= p.Rate.Load() && calls*period >= 500*p.Pays(period, roundTrip)
 }
 
 // watch counts the requests like r from now on. If the answer leaves little room, nothing would be advanced.
