@@ -220,7 +220,7 @@ func TestKeysAreNeverMarkup(t *testing.T) {
 			})
 		}
 		f.shown.Nodes = []node{{Name: hostile[0].key, State: "down", Why: hostile[1].key}}
-		f.states = []state{{Command: hostile[0].key, Window: 1000, Used: 1, Limit: 2, Node: hostile[1].key, Shards: []shard{{Node: hostile[0].key}}}}
+		f.states = []state{{Command: hostile[0].key, Window: 1000, Parameter: param{"buckets": 1}, Used: 1, Limit: 2, Node: hostile[1].key, Shards: []shard{{Node: hostile[0].key}}}}
 	})
 	p := open(t, f.URL, 360, 800, "light")
 	p.holds(fmt.Sprintf(`document.querySelectorAll('#keys tbody tr').length === %d`, len(hostile)))
