@@ -53,6 +53,10 @@ func soakRequests() int64 {
 	return n
 }
 
+// reachesLimits reports whether random tests send so much that every key reaches its limit on a busy machine, too. In a
+// shorter run each client may get too few answers for that.
+var reachesLimits = soak >= 1_000_000
+
 // soakUpTo returns the number of requests of a random test: the number that make soak sets, at most `most`, or else `few`.
 func soakUpTo(most, few int64) int64 {
 	if soak > 0 {

@@ -48,7 +48,7 @@ func TestManyProxiesHoldOneLimit(t *testing.T) {
 				}
 				t.Logf("%d admitted, %d denied", admitted, denied)
 				require.Positive(t, admitted)
-				if soak > 0 { // a busy machine may send too little in a short run
+				if reachesLimits {
 					require.Positive(t, denied)
 				}
 			})
