@@ -104,7 +104,7 @@ func (c *client) find(args [][]byte) (*row, string) {
 			return nil, reply.ErrNoAuth
 		}
 		if !c.h.forwards() {
-			return nil, reply.UnknownCommand(args)
+			return nil, c.h.table.unknown(args)
 		}
 		r = &forwardRow
 	}
@@ -224,7 +224,7 @@ func (c *client) run(r *row, args [][]byte, mute bool) (muted []byte) {
 // inPieces answers a command about very many keys or ids piece by piece, so that it takes little memory and other
 // clients' requests come in between. All are checked first. A piece that fails ends the command.
 func (c *client) inPieces(r *row, args [][]byte) {
-	total := int64(0)
+	total, nothing := int64(0), ""
 	for _, checked := range []bool{false, true} {
 		for piece := range slices.Chunk(args[r.keepWords:], maxBatch/2) {
 			msg := r.parse(slices.Concat(args[:r.keepWords], piece), &c.pipe)
@@ -232,6 +232,9 @@ func (c *client) inPieces(r *row, args [][]byte) {
 				c.decide()
 				if r.tied != nil {
 					c.slots.Done(c.pipe.Requests, c.pipe.Results, false)
+				}
+				if r.nothing != nil && nothing == "" {
+					nothing = r.nothing(c.pipe.Requests)
 				}
 				n, err := r.mergeCount(c.pipe.Results)
 				if total += n; err != nil {
@@ -244,6 +247,10 @@ func (c *client) inPieces(r *row, args [][]byte) {
 				return
 			}
 		}
+	}
+	if total == 0 && nothing != "" {
+		c.Error(nothing)
+		return
 	}
 	c.Int(total)
 }

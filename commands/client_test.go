@@ -163,3 +163,16 @@ func TestAnInvalidKeyKeepsResetFromResettingAnyKey(t *testing.T) {
 	require.Equal(t, "-"+reply.ErrKey+"; it had 0\r\n", ask(h, s, words("RL.RESET", "a", "")))
 	require.Equal(t, []int{1}, e.calls)
 }
+
+// However many keys a reset has, it says that keys are no patterns only if none had state.
+func TestALongResetSaysThatKeysAreNoPatterns(t *testing.T) {
+	h := New(testConfig(newFakeEngine()))
+	s := open(h, 1)
+	reset := words("RL.RESET", "t*")
+	for i := range 1300 {
+		reset = append(reset, []byte(strconv.Itoa(i)))
+	}
+	require.Equal(t, "-"+reply.ErrResetGlob+"; it was 't*'\r\n", ask(h, s, reset))
+	ask(h, s, words("RL.SLIDE", "1299", "5", "60"))
+	require.Equal(t, ":1\r\n", ask(h, s, reset))
+}

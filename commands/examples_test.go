@@ -41,7 +41,7 @@ var before = map[string][]string{
 func TestExamplesAreAnswers(t *testing.T) {
 	rows := newRegistry(new(Config))
 	for r := range all(rows) {
-		if !r.ours() || r.Name == "rl.hotkeys" || r.Name == "rl.nodes" {
+		if !r.Ours() || r.Name == "rl.hotkeys" || r.Name == "rl.nodes" {
 			continue
 		}
 		for _, example := range r.Examples {

@@ -96,7 +96,7 @@ func (c *client) forwardError(args [][]byte, err error) string {
 		if own := c.h.table.get(args[0]); own != nil && own.under == nil { // an unknown subcommand of it was forwarded
 			return reply.UnknownSubcommand(own.Name, args[1])
 		}
-		return reply.UnknownCommand(args)
+		return c.h.table.unknown(args)
 	case errors.Is(err, forward.ErrUnknownSubcommand):
 		return reply.UnknownSubcommand(string(args[0]), args[1])
 	}

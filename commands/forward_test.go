@@ -40,6 +40,8 @@ func TestForwardedCommandsMixWithRlproxysOwn(t *testing.T) {
 		EXEC`)...), ":60000", ":60001", 1))
 	require.Equal(t, "+OK\r\n-ERR unknown command 'NOPE', with args beginning with: 'x' \r\n-EXECABORT Transaction discarded because of previous errors.\r\n$1\r\n2\r\n",
 		ask(h, s, lines("MULTI\nNOPE x\nEXEC\nGET a")...))
+	require.Equal(t, "-ERR unknown command 'RL.SLIDES', with args beginning with: 'x' (the nearest is RL.SLIDE; RL.HELP lists all)\r\n",
+		ask(h, s, lines("RL.SLIDES x")...))
 	require.Equal(t, "+OK\r\n-ERR wrong number of arguments for 'get' command\r\n+QUEUED\r\n-EXECABORT Transaction discarded because of previous errors.\r\n$1\r\n2\r\n",
 		ask(h, s, lines("MULTI\nGET\nSET a 3\nEXEC\nGET a")...))
 	require.Equal(t, "+OK\r\n-ERR 'flushall' is not forwarded: it administers the node (see the directive passthrough-admin)\r\n+OK\r\n",

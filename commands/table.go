@@ -35,7 +35,9 @@ type row struct {
 	// mergeCount returns the integer that reply writes, for a command that may be answered in
 	// pieces, each of which begins with the first words; else nil.
 	mergeCount func(results []engine.Result) (int64, error)
-	keepWords  int // number of these words
+	// nothing returns the error reply in place of the count 0 of such a command, or "".
+	nothing   func(requests []engine.Request) string
+	keepWords int // number of these words
 	// tied reports whether the command ties leases to the connection; nil if it neither acquires, renews nor
 	// releases leases.
 	tied func(args [][]byte) bool
@@ -73,7 +75,7 @@ type registry struct {
 // what rows run without a session.
 func newRegistry(cfg *Config) *registry {
 	t := &registry{byName: make(map[string]*row), stats: stats.New(), forward: cfg.Forward}
-	plain := append(stats.Rows(t.stats), table.CommandCommand(t),
+	plain := append(stats.Rows(t.stats), table.CommandCommand(t), table.HelpAll(t),
 		policies.Row(policies.Config{Catalog: cfg.Policies, Change: cfg.ChangePolicies, Logger: cfg.Logger}),
 		config.Row(config.Config{Settings: cfg.Settings, ResetStat: t.stats.Reset}),
 		hotkeys.Row(hotkeys.Config{Observer: cfg.Observer, FleetKeys: cfg.FleetKeys}))
@@ -94,7 +96,7 @@ func rateLimitRows(catalog *policy.Catalog) []row {
 	rows := []row{nodesRow()}
 	for _, c := range append(ratelimit.Commands(), policies.Check(catalog)) {
 		rows = append(rows, row{Command: c.Command, parse: c.Parse, reply: c.Reply, mergeCount: c.MergeCount,
-			keepWords: c.KeepWords, tied: c.Tied})
+			nothing: c.Nothing, keepWords: c.KeepWords, tied: c.Tied})
 	}
 	return rows
 }
@@ -159,6 +161,17 @@ func (t *registry) get(name []byte) *row {
 		return nil
 	}
 	return t.byName[string(low)]
+}
+
+// unknown returns the error reply to a command that is neither in the table nor forwarded. If it looks like one of
+// rlproxy's, the nearest of those follows the text that clients match on.
+func (t *registry) unknown(args [][]byte) string {
+	msg := reply.UnknownCommand(args)
+	if name := args[0]; len(name) > 2 && word.Is(name[:2], "RL") {
+		nearest := table.Nearest(t, string(name))
+		msg += "(the nearest is " + strings.ToUpper(nearest.Name) + "; RL.HELP lists all)"
+	}
+	return msg
 }
 
 // Find implements table.Table.

@@ -54,6 +54,7 @@ var groups = []struct{ name, title, text string }{
 		"| `" + reply.ErrHoldID + "` | the id of ONCE, of a reservation or of a lease is empty or too long |\n" +
 		"| `" + reply.ErrTTL + "` | the TTL of a reservation is not a window, or longer than all of its windows |\n" +
 		"| `" + reply.ErrSlotsTTL + "`, `" + reply.ErrConnTTL + "` | the TTL of a lease is not a window, or too short for CONN |\n" +
+		"| `" + reply.ErrResetGlob + "` | RL.RESET found no state, and one of its keys has a `*` |\n" +
 		"| `" + reply.ErrSlots + "` | the number of slots is out of range |\n" +
 		"| `" + reply.ErrSyntax + "` | anything else: an unknown option, one given twice or without its value, a FAIL policy that does not exist, a further limit without its window |\n" +
 		"| `" + engine.ErrStates.Error() + "` | the request would be the first about a window, and the key has 64 states that can still matter, each of one command, window and BUCKETS |\n" +
@@ -165,20 +166,18 @@ func (r *row) anchor() string {
 	return strings.ReplaceAll(strings.ReplaceAll(strings.ToLower(r.title()), ".", ""), " ", "-")
 }
 
-func (r *row) usage() string { return strings.TrimSpace(r.title() + " " + table.Usage(r.Args)) }
-
 // cell returns a text as it is written in a cell of a table.
 func cell(text string) string { return strings.ReplaceAll(text, "|", "\\|") }
 
 // tableRow returns the row of a command in the table of its group.
 func (r *row) tableRow() string {
 	does := strings.Join(append([]string{r.Summary + "."}, describe(r.Args)...), " ")
-	return fmt.Sprintf("| `%s` | %s | %s |\n", cell(r.usage()), cell(does), cell(r.Replies))
+	return fmt.Sprintf("| `%s` | %s | %s |\n", cell(r.Usage()), cell(does), cell(r.Replies))
 }
 
 // document writes the section of a command.
 func (r *row) document(b *strings.Builder) {
-	fmt.Fprintf(b, "\n### %s\n\n    %s\n\n%s.\n", r.title(), r.usage(), r.Summary)
+	fmt.Fprintf(b, "\n### %s\n\n    %s\n\n%s.\n", r.title(), r.Usage(), r.Summary)
 	for i, about := range describe(r.Args) {
 		if i == 0 {
 			b.WriteString("\n")
@@ -198,7 +197,7 @@ func (r *row) document(b *strings.Builder) {
 			b.WriteString("    " + line + "\n")
 		}
 	}
-	if r.ours() { // Redis's own documentation has the others
+	if r.Ours() { // Redis's own documentation has the others
 		fmt.Fprintf(b, "\nSince %s. Time: %s.\n", r.Since, strings.TrimSuffix(r.Complexity, "."))
 	}
 }
@@ -226,9 +225,6 @@ func TestSyntaxInDocumentsHasEveryOption(t *testing.T) {
 		}
 	}
 }
-
-// ours reports whether the command is one of rlproxy's, and not of Redis.
-func (r *row) ours() bool { return strings.Contains(r.Name, ".") }
 
 // describe returns a sentence about each of the arguments that have a description.
 func describe(args []table.Arg) (about []string) {
@@ -266,7 +262,7 @@ func TestRowsAreComplete(t *testing.T) {
 		require.False(t, strings.HasSuffix(r.Summary, "."), "%s: HELP and the documentation add the period", r.Name)
 		require.Equal(t, r.container(), r.Replies == "", r.Name)
 		require.NotRegexp(t, `<\w`, r.Summary+r.Replies, "%s: a page would take it for HTML", r.Name)
-		require.True(t, len(r.Examples) > 0 || !r.ours() || r.container() || strings.HasSuffix(r.Name, "|help"), r.Name)
+		require.True(t, len(r.Examples) > 0 || !r.Ours() || r.container() || strings.HasSuffix(r.Name, "|help"), r.Name)
 		for _, e := range r.Examples {
 			require.NotEmpty(t, e.Reply, r.Name)
 			args := proxytest.Words(t, e.Line)

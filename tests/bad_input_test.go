@@ -22,6 +22,7 @@ const (
 	errFine    = errReply("ERR buckets must not exceed the window's milliseconds")
 	errKey     = errReply("ERR key must be 1 to 4096 bytes")
 	errSameKey = errReply("ERR duplicate key")
+	errGlob    = errReply("ERR no key had state, and RL.RESET takes keys, not patterns")
 	errKeys    = errReply("ERR too many keys: at most 8")
 	errID      = errReply("ERR id must be 1 to 64 bytes")
 	errTTL     = errReply("ERR ttl must be between 1ms and the longest window")
@@ -197,6 +198,10 @@ func TestKeysOfAnyBytesAreKeptApart(t *testing.T) {
 		for _, key := range keys {
 			require.Len(t, c.do(t, "RL.INSPECT", key), 3, "%q", key)
 			require.Equal(t, int64(1), c.do(t, "RL.RESET", key), "%q", key)
+			if strings.Contains(key, "*") {
+				requireError(t, errGlob, c.do(t, "RL.RESET", key), key)
+				continue
+			}
 			require.Equal(t, int64(0), c.do(t, "RL.RESET", key), "%q", key)
 		}
 	})

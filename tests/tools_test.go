@@ -25,7 +25,10 @@ func TestRedisCLIWorks(t *testing.T) {
 			cli(t, p, "-3", "--no-raw", "RL.SLIDE", "three", "5", "60"))
 		require.Contains(t, cli(t, p, "-3", "--no-raw", "RL.INSPECT", "three"), `"command" => "RL.SLIDE"`)
 		require.Contains(t, cli(t, p, "RL.SLIDE", "k"), "ERR wrong number of arguments for 'rl.slide' command")
+		require.Contains(t, cli(t, p, "RL.RESET", "t*"), "ERR no key had state, and RL.RESET takes keys, not patterns")
 		require.Equal(t, "2\n", cli(t, p, "RL.RESET", "two", "three"))
+		require.Contains(t, cli(t, p, "RL.SLIDES", "k", "5", "60"), "(the nearest is RL.SLIDE; RL.HELP lists all)")
+		require.Contains(t, cli(t, p, "RL.HELP"), "RL.SLIDE key limit window ")
 	})
 }
 
@@ -53,7 +56,7 @@ func TestGoRedisWorks(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, []int64{1, 5, left, 0}, got[:4])
 			}
-			require.EqualError(t, c.Do(ctx, "RL.FIXED", "g", 5).Err(), "ERR wrong number of arguments for 'rl.fixed' command")
+			require.ErrorContains(t, c.Do(ctx, "RL.FIXED", "g", 5).Err(), "ERR wrong number of arguments for 'rl.fixed' command; usage: RL.FIXED key limit window ")
 			pipe := c.Pipeline()
 			for range 50 {
 				pipe.Do(ctx, "RL.SLIDE", "p", 1_000_000, "1h")

@@ -100,7 +100,7 @@ func TestErrorsQuoteTheWordAndSayWhatBelongsThere(t *testing.T) {
 		`RL.SLIDE k 5 60 AND "" 5 60`:                 "ERR key must be 1 to 4096 bytes; it had 0",
 		"RL.SLIDE 1 5 1 AND 2 5 1 AND 3 5 1 AND 4 5 1 AND 5 5 1 AND 6 5 1 AND 7 5 1 AND 8 5 1 AND it's 5 1": "ERR too many keys: at most 8; another was 'it\\'s'",
 
-		"RL.RESERVE k 5 60 COST 1 ID":                      "ERR wrong number of arguments for 'rl.reserve' command",
+		"RL.RESERVE k 5 60 COST 1 ID":                      "ERR wrong number of arguments for 'rl.reserve' command; usage: RL.RESERVE key limit window [limit window ...] COST n ID id [TTL window] [LAPSE CHARGE|RELEASE] [FAIL OPEN|CLOSED|LOCAL|ERROR]",
 		"RL.RESERVE k 5 60 COST 1 TTL 1":                   syntax + "RL.RESERVE needs COST and ID",
 		"RL.RESERVE k 5 60 ID a TTL 1":                     syntax + "RL.RESERVE needs COST and ID",
 		"RL.RESERVE k 5 60 COST 6 ID a":                    "ERR cost exceeds limit: the request can never be admitted; cost was 6, limit 5",

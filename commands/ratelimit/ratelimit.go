@@ -25,6 +25,9 @@ type Command struct {
 	// MergeCount returns the integer that Reply writes. It is set for a command that can be split
 	// into pieces: its reply is the sum of the replies to the pieces. Otherwise it is nil.
 	MergeCount func(results []engine.Result) (int64, error)
+	// Nothing returns the error that replaces the reply 0 to the requests of such a command, or "". It is nil if
+	// there is none.
+	Nothing func(requests []engine.Request) string
 	// KeepWords is the number of leading words, including the command's name, that every piece repeats.
 	KeepWords int
 	// Tied reports whether the command ties what it acquires to the connection. It is nil if the

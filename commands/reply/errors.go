@@ -20,6 +20,7 @@ const (
 	ErrTTL       = "ERR ttl must be between 1ms and the longest window"
 	ErrSlotsTTL  = "ERR ttl must be between 1ms and 366d"
 	ErrConnTTL   = "ERR ttl must be at least 1s with CONN"
+	ErrResetGlob = "ERR no key had state, and RL.RESET takes keys, not patterns"
 	ErrSlots     = "ERR slots must be an integer between 1 and 1000000000000"
 	ErrConnSlots = "ERR too many leases tied to this connection: at most 16384"
 )

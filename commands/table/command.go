@@ -5,7 +5,10 @@
 // the command COMMAND.
 package table
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Command describes one command, or one subcommand of a command.
 type Command struct {
@@ -73,9 +76,17 @@ func (c *Command) Fits(n int) bool {
 	return n == c.Arity || c.Arity < 0 && n >= -c.Arity
 }
 
-// ArityError returns the error reply to a command with a wrong number of words.
+// Ours reports whether the command is one of rlproxy's, and not of Redis.
+func (c *Command) Ours() bool { return strings.Contains(c.Name, ".") }
+
+// ArityError returns the error reply to a command with a wrong number of words. Clients match on its beginning, which
+// is Redis's.
 func (c *Command) ArityError() string {
-	return "ERR wrong number of arguments for '" + c.Name + "' command"
+	msg := "ERR wrong number of arguments for '" + c.Name + "' command"
+	if c.Ours() {
+		msg += "; usage: " + c.Usage()
+	}
+	return msg
 }
 
 // Has reports whether the command has the flag.
