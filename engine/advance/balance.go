@@ -15,6 +15,7 @@ type Balance struct {
 	cost    int64 // of the newest request
 	calling bool
 	called  Instant // when the newest call was sent
+	sated   bool    // the newest call brought as many units as it asked for
 	refused int     // calls in a row that asked for units and brought none
 	failed  bool    // the newest call had no answer
 	recall  bool    // a recall came while a call was under way
@@ -22,9 +23,10 @@ type Balance struct {
 }
 
 const (
-	// pause is the least time between two calls that nothing but the need for more units causes. It doubles with
-	// each call that brings none, up to pauses times.
-	pause  = 50 * time.Millisecond
+	// pause is the least time between two calls, unless the first one brought all that was asked for and requests ask
+	// for far more by now. It leaves some of 20 calls a second to requests that the home decides. It doubles with each
+	// call that brings no units, up to pauses times.
+	pause  = 60 * time.Millisecond
 	pauses = 5
 	// soon is how many ms before its deadline an advance is accounted for at the latest.
 	soon = 25
@@ -72,23 +74,24 @@ func (b *Balance) Wants(now Instant) bool {
 // Due reports whether there is a reason for a call about the advance: requests that ask for more than there is, an
 // account whose answer was lost, a recall, or a deadline that comes.
 func (b *Balance) Due(now Instant) bool {
-	since := now.Since(b.called)
-	switch {
-	case b.calling || b.number == 0:
-		return false
-	case b.recalled && !b.Pending() && !b.back:
-		return true
-	case since < pause:
+	if b.calling || b.number == 0 {
 		return false
 	}
+	scarce := b.left < b.need(now)/2
+	switch {
+	case b.recalled && !b.Pending() && !b.back:
+		return true
+	case now.Since(b.called) < pause:
+		return scarce && b.sated && !b.recalled
+	}
 	remaining := b.Remaining(now)
-	return b.recalled || b.Pending() || remaining < soon || remaining < b.span/2 || b.left < b.need(now)/2
+	return b.recalled || b.Pending() || remaining < soon || remaining < b.span/2 || scarce
 }
 
 // End takes the answer to a call with m that was sent at a moment; t is nil if there was none. What the account of a
 // call without an answer says is said again by the next call.
 func (b *Balance) End(m Message, sent Instant, t *Terms) {
-	b.calling, b.failed = false, t == nil
+	b.calling, b.failed, b.sated = false, t == nil, t != nil && t.Units >= m.Want
 	if t != nil {
 		b.Answered(m.Account, sent, *t)
 		switch {

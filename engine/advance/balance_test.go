@@ -107,6 +107,24 @@ func TestAKeyWithoutRoomAsksSeldom(t *testing.T) {
 	require.InDelta(t, 10, calls, 2)
 }
 
+// A proxy whose requests need far more than it was advanced asks again before the pause is over, if the home had more.
+func TestAnAdvanceThatIsTooSmallIsEnlargedAtOnce(t *testing.T) {
+	for units, due := range map[int64]bool{100: true, 99: false} { // of the 100 that it wants
+		k := near()
+		for range 10 {
+			k.Request(at(1000), 1)
+		}
+		c := k.Call(at(1000))
+		k.End(c, at(1000), &Terms{Number: 3, Units: units, Deadline: 5250, Clock: 5000})
+		for range 70 {
+			require.True(t, k.Request(at(1001), 1))
+		}
+		require.Equal(t, due, k.Due(at(1001)), units)
+		require.True(t, k.Due(at(1060)))
+		require.EqualValues(t, 800, k.Call(at(1060)).Want)
+	}
+}
+
 func TestAKeyThatWentQuietGivesBackWhatItHas(t *testing.T) {
 	k := near()
 	for range 20 {
@@ -115,10 +133,14 @@ func TestAKeyThatWentQuietGivesBackWhatItHas(t *testing.T) {
 	k.End(k.Call(at(101)), at(101), &Terms{Number: 3, Units: 100, Deadline: 5250, Clock: 5000})
 	require.True(t, k.Due(at(300)))
 	c := k.Call(at(300))
-	require.Equal(t, Message{Account: &Account{Number: 3}}, c)
-	k.End(c, at(300), nil)
-	require.False(t, k.Due(at(301)))
-	require.True(t, k.Due(at(350)), "its answer was lost")
+	require.Equal(t, Message{Account: &Account{Number: 3, Keep: 100}, Want: 120}, c, "more requests may come")
+	k.End(c, at(300), &Terms{Number: 4, Units: 120, Deadline: 5500, Clock: 5250})
+	require.True(t, k.Due(at(900)))
+	c = k.Call(at(900))
+	require.Equal(t, Message{Account: &Account{Number: 4}}, c)
+	k.End(c, at(900), nil)
+	require.False(t, k.Due(at(901)))
+	require.True(t, k.Due(at(960)), "its answer was lost")
 }
 
 // The answer to a call that was under way when the recall came may be older than the recall.
@@ -149,7 +171,7 @@ func TestAfterACallThatFailedNothingIsAskedFor(t *testing.T) {
 	c := ask(200)
 	require.Positive(t, c.Want)
 	k.End(c, at(200), nil)
-	require.Equal(t, Message{Account: c.Account}, ask(250))
+	require.Equal(t, Message{Account: c.Account}, ask(260))
 }
 
 func TestSpan(t *testing.T) {

@@ -36,12 +36,19 @@ func Pays(period int64, roundTrip time.Duration) int64 {
 
 // demand measures how many units requests ask for, whoever decides them.
 type demand struct {
-	period      time.Duration // the number of the current period since any moment
-	now, before int64         // units in the current and the previous period
+	period time.Duration // the number of the current period since any moment
+	now    int64         // units in the current period
+	peak   int64         // of the units in the periods before, which fade, the most
 }
 
-// period is the time in which demand counts.
-const period = 50 * time.Millisecond
+const (
+	// period is the time in which demand counts.
+	period = 50 * time.Millisecond
+	// Units count an eighth less in each period. So a key whose requests come in bursts does not ask for an advance at
+	// each of these, and one that was hot asks for none after some seconds.
+	fading = 8
+	faded  = 200 // periods after which no units count
+)
 
 // add counts units.
 func (d *demand) add(now Instant, units int64) {
@@ -50,18 +57,16 @@ func (d *demand) add(now Instant, units int64) {
 }
 
 func (d *demand) move(now Instant) {
-	switch at := now.Monotonic / period; at - d.period {
-	case 0:
-		return
-	case 1:
-		d.period, d.before, d.now = at, d.now, 0
-	default:
-		d.period, d.before, d.now = at, 0, 0
+	at := now.Monotonic / period
+	d.period = max(d.period, at-faded)
+	for ; d.period < at; d.period++ {
+		d.peak = max(d.now, d.peak-(d.peak+fading-1)/fading)
+		d.now = 0
 	}
 }
 
-// in returns how many units requests will ask for in a time, if they go on as they did lately.
+// in returns how many units requests will ask for in a time, if they go on as they do when there are most.
 func (d *demand) in(now Instant, span time.Duration) int64 {
 	d.move(now)
-	return int64(float64(max(d.now, d.before)) * float64(span) / float64(period))
+	return int64(float64(max(d.now, d.peak)) * float64(span) / float64(period))
 }

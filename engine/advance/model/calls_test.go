@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -9,7 +10,7 @@ import (
 )
 
 // fair returns a world without faults. Requests of cost 1 come at random to proxies in turn, at a rate of load(ms)
-// times the limit.
+// times the limit, or none if load is nil.
 func fair(proxies int, s Measure, limit, distance int64, load func(ms int64) float64) *world {
 	rng := rand.New(rand.NewPCG(3, 4))
 	w := newWorld(rng, sound())
@@ -18,6 +19,9 @@ func fair(proxies int, s Measure, limit, distance int64, load func(ms int64) flo
 	spec := Bounds{{Measure: s, Limit: limit, Strict: true}}
 	for range proxies {
 		w.start(distance, []Bounds{spec}, 0, 0)
+	}
+	if load == nil {
+		return w
 	}
 	turn, began := 0, w.now
 	w.every(func() int64 {
@@ -70,6 +74,52 @@ func TestCallsStayFew(t *testing.T) {
 		require.LessOrEqual(t, calls, 20.0)
 		require.GreaterOrEqual(t, drawn, c.drawn)
 		require.Zero(t, w.seen.lapsed)
+	}
+}
+
+// However unsteady the requests are, a key with room takes few calls, of all kinds together.
+func TestCallsStayFewWhateverTheLoad(t *testing.T) {
+	const most = 50 // requests a ms
+	bursts := func(every, long int64) func(int64) float64 {
+		return func(ms int64) float64 {
+			if ms%every < long {
+				return most
+			}
+			return 0
+		}
+	}
+	for name, load := range map[string]func(ms int64) float64{
+		"steady":            func(int64) float64 { return most / 5 },
+		"short bursts":      bursts(50, 5),
+		"bursts":            bursts(200, 20),
+		"rare bursts":       bursts(500, 50),
+		"waves":             func(ms int64) float64 { return most / 5 * (1 + math.Sin(float64(ms)/100)) },
+		"growing ten times": func(ms int64) float64 { return 0.1 * math.Pow(10, float64(ms)/2500) },
+	} {
+		for _, window := range []int64{800, 1000, 60_000} {
+			for _, busy := range []bool{false, true} { // whether the proxy stands still now and then
+				t.Run(fmt.Sprintf("%s, %d ms, %v", name, window, busy), func(t *testing.T) {
+					w := fair(1, Measure{Algorithm: Log, Window: window}, 2*most*window, 50, nil)
+					ms, due := int64(0), 0.0
+					w.every(func() int64 { return 999 }, func() {
+						for due += load(ms); due >= 1 && !w.proxies[0].stopped; due-- {
+							w.after(w.rng.Int64N(1000), func() { w.proxies[0].request(0, 1) })
+						}
+						ms++
+					})
+					if busy {
+						w.every(func() int64 { return w.rng.Int64N(200_000) }, func() { w.proxies[0].stop(w.rng.Int64N(30_000), false) })
+					}
+					runFor(t, w, 1000) // until the key has an advance
+					before := w.seen
+					const seconds = 5
+					runFor(t, w, 1000*seconds)
+					calls := w.seen.calls - before.calls
+					t.Logf("%d requests, %d drawn, %d calls", w.seen.requests-before.requests, w.seen.drawn-before.drawn, calls)
+					require.LessOrEqual(t, calls, int64(20*seconds))
+				})
+			}
+		}
 	}
 }
 

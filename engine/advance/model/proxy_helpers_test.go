@@ -17,6 +17,7 @@ type proxy struct {
 	drift     float64       // by which its clocks are faster than the node's
 	wall      time.Duration // its wall clock's offset
 	asleep    time.Duration // for how long its machine was suspended, which the monotonic clock does not count
+	asked     int64         // when a request last made a call to the home
 	cutOff    int64         // until when no message reaches it, nor the node
 	dead      bool
 	stopped   bool
@@ -126,6 +127,10 @@ func (p *proxy) burst(i int) {
 // ask has the home decide a request. It is asked again after a pause while advances are recalled.
 func (p *proxy) ask(i int, cost, pause int64) {
 	w := p.w
+	if w.now >= p.asked+p.distance { // two calls are under way at a time, and what comes meanwhile is combined
+		p.asked = w.now
+		w.seen.calls++
+	}
 	q := &Ask{Proxy: p.id, Bounds: p.specs[i], Cost: cost, Requests: 1, RoundTrip: p.roundTrip()}
 	w.call(p, q, false, func(a *Decided, _ advance.Instant) {
 		if a == nil || !a.Recalled {
@@ -143,6 +148,7 @@ func (p *proxy) ask(i int, cost, pause int64) {
 func (p *proxy) account(i int) {
 	k := p.key(i)
 	c := k.Call(p.instant())
+	p.w.seen.calls++
 	p.w.mutant.about(p, i, &c)
 	q := &Ask{Proxy: p.id, Bounds: p.specs[i], Cost: 1, Account: c.Account, Want: c.Want, RoundTrip: p.roundTrip()}
 	again := c.Account != nil // what may have been applied is never sent again otherwise

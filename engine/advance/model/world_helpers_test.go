@@ -163,7 +163,6 @@ func (w *world) call(p *proxy, q *Ask, again bool, done func(a *Decided, sent ad
 			p.when(func() { done(a, sent) })
 		}
 	}
-	w.seen.calls++
 	w.after(w.timeout, func() { hear(nil) })
 	arrive := func() {
 		a := w.decide(q)
