@@ -272,7 +272,6 @@ lib.account = record.guarded(function(key, clock, message)
   local q, rec = spec.of(asked.spec), record.open(key, clock)
   local was, t = record.ends(), rec.advanced or { newest = 0, reset = 0, out = {} }
   rec.advanced = t
-  local before = cmsgpack.pack(t)
   local o, again = account(rec, t, asked)
   local calms = false
   if not again then o, calms = renew(rec, t, q, o, asked) end
@@ -287,7 +286,7 @@ lib.account = record.guarded(function(key, clock, message)
     if other.units > 0 then out[#out + 1] = other end
   end
   t.out = out
-  local changed = rec.rewrite or cmsgpack.pack(t) ~= before
+  local changed = rec.rewrite or o and not again
   if changed then keep(rec, t) end
   local states, uses, empty = {}, {}, {}
   holds.weigh(rec, q, states, uses, q.strict)
