@@ -54,7 +54,9 @@ type badDays struct {
 
 func startBadDays(t *testing.T) *badDays {
 	t.Helper()
-	b := &badDays{t: t, rng: rand.New(rand.NewPCG(1, 2)), nodes: [2]*node(startNodes(t, 2)), third: startNode(t), counts: make(map[string]int), drawn: make(map[*proxy]int64)}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed) // of what is drawn; when things happen depends on the machine
+	b := &badDays{t: t, rng: rand.New(rand.NewPCG(seed, 0)), nodes: [2]*node(startNodes(t, 2)), third: startNode(t), counts: make(map[string]int), drawn: make(map[*proxy]int64)}
 	b.nodes[1].Do("REPLICAOF", "127.0.0.1", b.nodes[0].Port)
 	args := []string{"--backend-timeout", "3000", "--advance", "yes"}
 	for _, to := range []*node{startNode(t), b.nodes[0]} {
@@ -76,7 +78,7 @@ func startBadDays(t *testing.T) *badDays {
 	if soak > 0 {
 		b.fleet.binary = buildWithClock(t)
 	}
-	b.demand = &demand{fleet: b.fleet, clients: 4, phases: []float64{0.5, 1.4, 0.6, 0.8}, away: true}
+	b.demand = &demand{fleet: b.fleet, clients: 4, phases: []float64{0.5, 1.4, 0.6, 0.8}, away: true, seed: seed}
 	b.placeTenants()
 	for i := range 3 {
 		b.fleet.proxies = append(b.fleet.proxies, b.fleet.start(t, i))

@@ -77,6 +77,7 @@ type demand struct {
 	tenants []tenant
 	phases  []float64 // the factors, repeated from the first after the last
 	away    bool      // whether nodes go away, so that policies may answer
+	seed    uint64    // of what clients draw
 
 	began   time.Time
 	sent    atomic.Int64
@@ -100,7 +101,7 @@ func (d *demand) start(ctx context.Context) <-chan struct{} {
 			wg.Add(1)
 			go func() { // ends with the context
 				defer wg.Done()
-				c := &caller{demand: d, place: i, rng: rand.New(rand.NewPCG(uint64(i), uint64(j)))}
+				c := &caller{demand: d, place: i, rng: rand.New(rand.NewPCG(d.seed+uint64(i), uint64(j)))}
 				err := c.run(ctx)
 				d.mu.Lock()
 				defer d.mu.Unlock()
