@@ -40,7 +40,7 @@ func (l *lab) openCluster() error {
 			return err
 		}
 	}
-	l.clustered, err = l.RLProxy("--backend", "redis+cluster://"+strings.Join(create[2:], ","))
+	l.clustered, err = l.RLProxy("--advance", "no", "--backend", "redis+cluster://"+strings.Join(create[2:], ","))
 	return err
 }
 

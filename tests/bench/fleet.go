@@ -39,7 +39,7 @@ func fleetCases(l *lab, o options) (all []comparison) {
 // closeFleet: idle proxies would take time from other cases.
 func (l *lab) openFleet() error {
 	for range mostProxies {
-		p, err := l.AddRLProxy("--backend", "redis://"+l.node.Address())
+		p, err := l.AddRLProxy("--advance", "no", "--backend", "redis://"+l.node.Address())
 		if err != nil {
 			return err
 		}

@@ -32,7 +32,7 @@ type lab struct {
 	fleet []*testbed.Server // further rlproxies on node, which are launched when they are first needed
 }
 
-// openLab starts the servers of all cases.
+// openLab starts the servers of all cases. Only those about advances are about rlproxies that decide hot keys themselves.
 func openLab(ctx context.Context, binary string) (l *lab, err error) {
 	bed, err := testbed.Open(ctx, binary)
 	if err != nil {
@@ -51,7 +51,7 @@ func openLab(ctx context.Context, binary string) (l *lab, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.proxy, err = l.RLProxy("--backend", "redis://"+l.node.Address(), "--http-port", strconv.Itoa(web)); err != nil {
+	if l.proxy, err = l.RLProxy("--advance", "no", "--backend", "redis://"+l.node.Address(), "--http-port", strconv.Itoa(web)); err != nil {
 		return nil, err
 	}
 	l.proxy.HTTPPort = web

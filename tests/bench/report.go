@@ -146,6 +146,7 @@ const method = `- *Direct* is what is sent to Redis without rlproxy: the scripts
   trimmed, counted, added to and expired (log.lua) or with a list of the newest admissions (list.lua), RL.COUNTER with a hash of two
   counters (counter.lua) or with a string for each (strings.lua): with the one that makes more decisions in a short run of the same case.
   The scripts return one or two integers, rlproxy returns five.
+- rlproxy asks its nodes about every key, with ` + "`advance no`" + `, apart from the tables about advances.
 - The load generator, rlproxy and redis-server share the cores. Decisions per second are the load generator's count. The
   CPU time of a node is ` + "`INFO cpu`" + ` after the round less before it, user and system; that of rlproxy is the operating system's count.
 - Each round gives one multiple, rlproxy's figure divided by the direct one. The tables show the median of these, then the lowest and the highest. It may

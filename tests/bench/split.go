@@ -13,7 +13,7 @@ const quarters = 4
 // openSplit starts the redis-servers of the split key and rlproxy on them, which splits no key because
 // of its load.
 func (l *lab) openSplit() error {
-	args := []string{"--hot-key-threshold", "0"}
+	args := []string{"--advance", "no", "--hot-key-threshold", "0"}
 	for range quarters {
 		s, err := l.Redis(nil)
 		if err != nil {

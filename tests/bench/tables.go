@@ -104,7 +104,7 @@ func (l load) by() string {
 
 // advances writes the tables of hot keys that rlproxy decides in its memory.
 func (r *report) advances(b *strings.Builder) {
-	r.throughput(b, inMemory, "With `advance yes`, rlproxy decides hot keys [in its memory](hot-keys.md#advance), and tells the node at most 20 times a second. "+
+	r.throughput(b, inMemory, "rlproxy decides hot keys [in its memory](hot-keys.md#advance), and tells the node at most 20 times a second. "+
 		"Several proxies have 48 clients in all.")
 	r.latencies(b, hotWaiting, "As above, about one hot key with room. A hop between the node and whoever asks it delays what passes, each way.")
 	r.openLoops(b, atLimit, "Requests about one key come at a fixed rate. In the middle of a round the limit is reached, and advances are recalled. The latencies, in us, are "+

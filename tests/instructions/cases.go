@@ -16,6 +16,7 @@ type counted struct {
 	depth    int        // the requests of a pipeline
 	together bool       // a request is all commands in a row, about one key, and they count as one decision
 	direct   bool       // commands go to the node itself
+	options  []string   // of rlproxy
 	split    string     // "home" or "shard": which of the two nodes of split keys is counted; empty: keys are not split
 
 	before int      // pipelines that fill the keys first, and are not counted
@@ -59,7 +60,8 @@ func singleCases() (all []counted) {
 	return append(all,
 		counted{name: "RL.COUNTER BUCKETS 10", commands: one("RL.COUNTER", key, "1000", "1h", "BUCKETS", "10"), keys: 100, depth: 16},
 		counted{name: "CL.THROTTLE", commands: one("CL.THROTTLE", key, "1000", "1000", "3600"), keys: 100, depth: 16},
-		counted{name: "RL.SLIDE one key", commands: one("RL.SLIDE", "hot", "1000000", "1h"), keys: 1, depth: 16})
+		counted{name: "RL.SLIDE one key", commands: one("RL.SLIDE", "hot", "1000000", "1h"), keys: 1, depth: 16,
+			options: []string{"--advance", "no"}}) // else it is hardly decided by the node
 }
 
 // reserve is an RL.RESERVE of a limit of so many units a day. In the log of a day there is an entry for each 1.3 s, so it stays

@@ -53,7 +53,7 @@ func countCase(ctx context.Context, bed *testbed.Testbed, c counted) (float64, e
 		}
 		defer front.Stop()
 	case !c.direct:
-		if front, err = bed.RLProxy("--backend", "redis://"+node.Address()); err != nil {
+		if front, err = bed.RLProxy(append([]string{"--backend", "redis://" + node.Address()}, c.options...)...); err != nil {
 			return 0, err
 		}
 		defer front.Stop()

@@ -133,7 +133,7 @@ var directives = []Directive{
 	{Name: "hot-key-threshold", preset: "20000", Live: true, BySet: true,
 		doc:   "split a key once one node gets this many calls per second that charge it; 0: never",
 		value: func(c *Config) value { return integer{&c.HotThreshold, 0, 1_000_000} }},
-	{Name: "advance", preset: "no", Live: true, BySet: true,
+	{Name: "advance", preset: "yes", Live: true, BySet: true,
 		doc:   "decide hot keys in this proxy's memory, from units that their nodes advance to it",
 		value: func(c *Config) value { return yesNo(&c.Advances) }},
 	{Name: "advance-time", preset: "250", Live: true, BySet: true,
