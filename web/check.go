@@ -8,14 +8,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/rlproxy/rlproxy/commands/ratelimit"
 	"github.com/rlproxy/rlproxy/commands/reply"
 	"github.com/rlproxy/rlproxy/commands/word"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/limit"
-	"github.com/rlproxy/rlproxy/engine/observe"
 	"github.com/rlproxy/rlproxy/policy"
 )
 
@@ -60,21 +58,18 @@ func (s *Server) check(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var p engine.Pipeline
-	command := &s.command
-	if !allowed(w, r, command.Name, command.Keys.Key(nil, words, command.Keys.First), true) {
+	if !s.checks.May(visitorOf(r).user, words) {
+		forbidKey(w, r, s.checks.Check.Name)
 		return
 	}
-	if msg = command.Parse(words, &p); msg != "" {
+	if msg = s.checks.Check.Parse(words, &p); msg != "" {
 		fail(w, r, statusOf(msg, words[1]), msg)
 		return
 	}
-	if !s.checks.take(w, r) {
+	if !s.checks.Decide(&p, connOf(r).RemoteAddr()) {
+		failBusy(w, r)
 		return
 	}
-	defer s.checks.leave()
-	sent := time.Now()
-	s.cfg.Engine.Do(&p)
-	s.cfg.Observer.Observe(&p, sent, time.Since(sent), observe.Sender{Addr: connOf(r).RemoteAddr()})
 	decision, err := ratelimit.Answer(&p.Requests[0], &p.Results[0])
 	if err != nil {
 		failEngine(w, r, err)
@@ -185,18 +180,17 @@ func answerCheck(w http.ResponseWriter, r *engine.Request, d *limit.Decision, de
 }
 
 // policyItems returns the value of RateLimit-Policy, and the name of its item that a decision with that limit is about.
-// An item has the name of the policy; if there are several windows, followed by the window. Of windows with the same
-// limit the decision is about the longest, in which the most is used.
+// An item has the name of the policy; if there are several windows, followed by the window.
 func policyItems(r *engine.Request, most int64) (deciding, all string) {
-	longest := int64(0)
+	about := ratelimit.Deciding(r, most)
 	for i, window := range r.Limits() {
 		name := r.Policy
 		if r.N > 1 {
 			name += ":" + ratelimit.WindowWord(window.Length)
 		}
 		name = `"` + name + `"` // it has no character that must be escaped
-		if window.Limit == most && window.Length > longest {
-			deciding, longest = name, window.Length
+		if window == about {
+			deciding = name
 		}
 		if i > 0 {
 			all += ", "

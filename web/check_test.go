@@ -356,7 +356,7 @@ func TestTooManyChecksAreRefused(t *testing.T) {
 	waiting.Wait()
 	answer, _ = s.ask(t, "GET", "/check/api/k")
 	require.Equal(t, http.StatusOK, answer.StatusCode)
-	require.Zero(t, s.conns.refused.Load())
+	require.Zero(t, s.conns.Refused())
 }
 
 // FuzzCheck checks that any URL gets either an error or words that RL.CHECK reads as the same key.

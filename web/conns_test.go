@@ -1,7 +1,6 @@
 package web
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -39,76 +38,9 @@ func TestSilentConnectionsDoNotLockOthersOut(t *testing.T) {
 	_, err := silent[0].Read(make([]byte, 1))
 	require.Error(t, err)
 	require.NotErrorIs(t, err, net.ErrClosed)
-	s.conns.mu.Lock()
-	defer s.conns.mu.Unlock()
-	require.LessOrEqual(t, s.conns.open.Len(), MaxConnections)
-	require.Zero(t, s.conns.refused.Load())
-}
-
-// pipe is one side of a connection from an address.
-type pipe struct {
-	net.Conn
-	from net.IP
-}
-
-func (p pipe) RemoteAddr() net.Addr { return &net.TCPAddr{IP: p.from, Port: 1} }
-
-// connect adds a connection from the address 192.0.2.last, and returns its other side, too.
-func (c *conns) connect(t *testing.T, last byte) (here *conn, there net.Conn) {
-	t.Helper()
-	nc, there := net.Pipe()
-	t.Cleanup(func() { require.NoError(t, errors.Join(nc.Close(), there.Close())) })
-	return c.add(pipe{nc, net.IPv4(192, 0, 2, last)}), there
-}
-
-// However many connections come from one address, those of another one are not replaced, even before
-// they have sent a request.
-func TestOneAddressReplacesOnlyItsOwnConnections(t *testing.T) {
-	t.Parallel()
-	c := &conns{max: 4}
-	connect := func(last byte) *conn {
-		here, _ := c.connect(t, last)
-		return here
-	}
-	probe := connect(1)
-	for range 20 {
-		require.NotNil(t, connect(2))
-		require.NotNil(t, probe.at, "the connection is still open")
-	}
-	other := connect(3) // replaces one of 2
-	require.NotNil(t, probe.at)
-	for range 20 {
-		require.NotNil(t, connect(2))
-		require.NotNil(t, other.at)
-	}
-	require.Equal(t, 4, c.len())
-}
-
-// Of connections of one address, the one that has been idle for longest is replaced and closed.
-func TestTheConnectionThatIsIdleForLongestIsReplaced(t *testing.T) {
-	t.Parallel()
-	c := &conns{max: 3}
-	first, _ := c.connect(t, 1)
-	second, far := c.connect(t, 1)
-	third, _ := c.connect(t, 1)
-	first.setBusy(true)
-	first.setBusy(false)
-	fourth, _ := c.connect(t, 1)
-	require.Nil(t, second.at)
-	_, err := far.Read(make([]byte, 1))
-	require.ErrorIs(t, err, io.EOF)
-	second.setBusy(false) // its request ends only now
-	third.setBusy(true)
-	fifth, _ := c.connect(t, 1)
-	require.Nil(t, first.at)
-	require.NoError(t, third.Close())
-	require.Equal(t, 2, c.len())
-	c.closeIdle()
-	require.Zero(t, c.len())
-	for _, closed := range []*conn{fourth, fifth} {
-		_, err := closed.Write([]byte("x"))
-		require.ErrorIs(t, err, io.ErrClosedPipe)
-	}
+	open, _ := s.conns.Count()
+	require.LessOrEqual(t, open, MaxConnections)
+	require.Zero(t, s.conns.Refused())
 }
 
 // With checks there may be more connections. If they are disabled, the bound is lower again.
@@ -120,31 +52,13 @@ func TestTheMostConnectionsFollowTheRules(t *testing.T) {
 		most  int
 	}{{false, MaxConnections}, {true, MaxCheckConnections}, {false, MaxConnections}} {
 		s.SetRules(Access{ACL: users(t), Check: c.check})
-		for range MaxCheckConnections + 1 {
-			s.conns.connect(t, 1)
-		}
-		require.Equal(t, c.most, s.conns.len())
+		s.hold(t, MaxCheckConnections+1, "", nil)
+		require.Eventually(t, func() bool {
+			open, _ := s.conns.Count()
+			return open == c.most
+		}, 20*time.Second, time.Millisecond)
 	}
-	require.Zero(t, s.conns.refused.Load())
-}
-
-// A connection whose client does not read its answer is idle, until it does.
-func TestConnectionsAreIdleWhileTheAnswerIsNotRead(t *testing.T) {
-	t.Parallel()
-	c := &conns{max: 1}
-	here, far := c.connect(t, 1)
-	here.setBusy(true)
-	idle := func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.idle() == here
-	}
-	require.False(t, idle())
-	go func() { _, _ = here.Write([]byte("answer")) }() // until the test reads it
-	require.Eventually(t, idle, 20*time.Second, time.Millisecond)
-	_, err := io.ReadFull(far, make([]byte, 6))
-	require.NoError(t, err)
-	require.Eventually(t, func() bool { return !idle() }, 20*time.Second, time.Millisecond)
+	require.Zero(t, s.conns.Refused())
 }
 
 // A connection that is kept open after a request is idle.
@@ -159,9 +73,8 @@ func TestConnectionsAreIdleAfterARequest(t *testing.T) {
 	_, err = c.Read(make([]byte, 1))
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		s.conns.mu.Lock()
-		defer s.conns.mu.Unlock()
-		return s.conns.idle() != nil
+		_, idle := s.conns.Count()
+		return idle > 0
 	}, 20*time.Second, time.Millisecond)
 }
 
@@ -171,7 +84,7 @@ func TestBusyConnectionsAreNotReplaced(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	s := start(t, Access{ACL: users(t)}, NoNodes, func(s *Server) {
-		s.conns.max = 2
+		s.conns.SetMax(2)
 		s.http.Handler = s.guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			<-release
 			writeLine(w, "done")
@@ -184,9 +97,8 @@ func TestBusyConnectionsAreNotReplaced(t *testing.T) {
 		}()
 	}
 	require.Eventually(t, func() bool {
-		s.conns.mu.Lock()
-		defer s.conns.mu.Unlock()
-		return s.conns.open.Len() == 2 && s.conns.idle() == nil
+		open, idle := s.conns.Count()
+		return open == 2 && idle == 0
 	}, 20*time.Second, time.Millisecond)
 	c, err := net.Dial("tcp", s.addr)
 	require.NoError(t, err)
@@ -194,7 +106,7 @@ func TestBusyConnectionsAreNotReplaced(t *testing.T) {
 	require.NoError(t, c.SetReadDeadline(time.Now().Add(20*time.Second)))
 	_, err = c.Read(make([]byte, 1))
 	require.ErrorIs(t, err, io.EOF)
-	require.EqualValues(t, 1, s.conns.refused.Load())
+	require.EqualValues(t, 1, s.conns.Refused())
 	close(release)
 	for range 2 {
 		require.True(t, strings.HasSuffix(<-answers, "done\n"))
@@ -221,21 +133,15 @@ func (s *site) hold(t *testing.T, n int64, text string, arrived *atomic.Int64) {
 		require.NoError(t, c.SetWriteDeadline(time.Now().Add(20*time.Second)))
 		_, _ = io.WriteString(c, text) // the connection may be closed already, for a newer one
 		if strings.Contains(text, "\r\n\r\n") {
-			require.Eventually(t, func() bool { return arrived.Load() > i || s.conns.refused.Load() > 0 }, 20*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return arrived.Load() > i || s.conns.Refused() > 0 }, 20*time.Second, time.Millisecond)
 		}
 	}
 }
 
 // allIdle reports whether every connection is idle.
 func (s *site) allIdle() bool {
-	s.conns.mu.Lock()
-	defer s.conns.mu.Unlock()
-	for e := s.conns.open.Front(); e != nil; e = e.Next() {
-		if !e.Value.(*conn).isIdle() {
-			return false
-		}
-	}
-	return true
+	open, idle := s.conns.Count()
+	return open == idle
 }
 
 // Whatever clients of the same address hold, with or without rights, probes are answered.
@@ -275,7 +181,7 @@ func TestProbesAreAnsweredWhateverOthersHold(t *testing.T) {
 			s := start(t, rules, NoNodes, func(s *Server) {
 				guarded := s.http.Handler
 				s.http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					connOf(r).setBusy(true) // as the guard does, but before the request is counted
+					connOf(r).SetBusy(true) // as the guard does, but before the request is counted
 					arrived.Add(1)
 					guarded.ServeHTTP(w, r)
 				})
@@ -287,13 +193,14 @@ func TestProbesAreAnsweredWhateverOthersHold(t *testing.T) {
 			if strings.HasSuffix(name, "no answer read") {
 				require.Eventually(t, s.allIdle, 60*time.Second, 10*time.Millisecond, "once all buffers are full")
 			}
+			refused := s.conns.Refused() // while the buffers were not full
 			for range 5 {
 				for path, user := range map[string]string{"/healthz": "", "/readyz": "boss:hush", "/metrics": "boss:hush"} {
 					code, body := s.get(t, path, user)
 					require.Equal(t, http.StatusOK, code, "%s: %s", path, body)
 				}
 			}
-			require.Zero(t, s.conns.refused.Load())
+			require.Equal(t, refused, s.conns.Refused())
 		})
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
+
+	"github.com/rlproxy/rlproxy/internal/conns"
 )
 
 // visitor is the sender of a request.
@@ -29,8 +31,8 @@ func visitorOf(r *http.Request) *visitor {
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := connOf(r)
-		c.setBusy(true)
-		defer c.setBusy(false)
+		c.SetBusy(true)
+		defer c.SetBusy(false)
 		defer s.recover(r)
 		setHeaders(w.Header())
 		if r.ContentLength != 0 {
@@ -43,7 +45,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			if !s.admit(w, r, rules) {
 				return
 			}
-			who := s.logins.identify(w, r, rules.ACL)
+			who := s.identify(w, r, rules.ACL)
 			if who == nil {
 				return
 			}
@@ -52,6 +54,15 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		next.ServeHTTP(w, r)
 	})
 }
+
+type connKey struct{}
+
+// withConn adds the connection to the context of its requests, for connOf.
+func withConn(ctx context.Context, nc net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, conns.Of(nc))
+}
+
+func connOf(r *http.Request) *conns.Conn { return r.Context().Value(connKey{}).(*conns.Conn) }
 
 // closeSoon waits for the rest of an answered request for restTime only. The connection is closed after that.
 func closeSoon(w http.ResponseWriter) {

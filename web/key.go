@@ -109,9 +109,9 @@ func (s *Server) reset(w http.ResponseWriter, r *http.Request) {
 	}
 	body := json.NewDecoder(r.Body)
 	body.DisallowUnknownFields()
-	connOf(r).setBusy(false) // until the body has arrived
+	connOf(r).SetBusy(false) // until the body has arrived
 	err := body.Decode(&asked)
-	connOf(r).setBusy(true)
+	connOf(r).SetBusy(true)
 	if err != nil {
 		fail(w, r, http.StatusBadRequest, `the body must be {"id": "..."}: `+err.Error())
 		return
@@ -157,8 +157,7 @@ func (p places) take(w http.ResponseWriter, r *http.Request) bool {
 	case p <- struct{}{}:
 		return true
 	default:
-		w.Header().Set("Retry-After", "1")
-		fail(w, r, http.StatusServiceUnavailable, "too many requests are in progress")
+		failBusy(w, r)
 		return false
 	}
 }
@@ -181,10 +180,14 @@ func decodeKey(w http.ResponseWriter, r *http.Request, id string) (key []byte, o
 // write is set. If not, it answers the request.
 func allowed(w http.ResponseWriter, r *http.Request, command string, key []byte, write bool) bool {
 	if !visitorOf(r).user.MayUse(command, key, true, write) {
-		fail(w, r, http.StatusForbidden, "the user may not run "+command+" on this key")
+		forbidKey(w, r, command)
 		return false
 	}
 	return true
+}
+
+func forbidKey(w http.ResponseWriter, r *http.Request, command string) {
+	fail(w, r, http.StatusForbidden, "the user may not run "+command+" on this key")
 }
 
 // sameOrigin passes requests on to next, except those that a page of another site made the browser send.
@@ -223,6 +226,12 @@ func fail(w http.ResponseWriter, r *http.Request, status int, text string) {
 	writeJSON(w, status, struct {
 		Error string `json:"error"`
 	}{text})
+}
+
+// failBusy answers that the engine has too many requests.
+func failBusy(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Retry-After", "1")
+	fail(w, r, http.StatusServiceUnavailable, "too many requests are in progress")
 }
 
 func failEngine(w http.ResponseWriter, r *http.Request, err error) {

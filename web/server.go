@@ -2,7 +2,7 @@
 // It has the same users as the commands, and bounds for everything: connections, headers, bodies,
 // times, streams. Nothing that it does delays a decision.
 //
-// Reading order: server.go (this file), conns.go (connections), guard.go (checks of every
+// Reading order: server.go (this file), guard.go (checks of every
 // request), login.go (users), health.go, metrics.go, check.go; sample.go (figures of each second),
 // snapshot.go (what a user may see of them), stream.go (watchers), and key.go.
 package web
@@ -20,10 +20,10 @@ import (
 
 	"github.com/rlproxy/rlproxy/commands/acl"
 	"github.com/rlproxy/rlproxy/commands/policies"
-	"github.com/rlproxy/rlproxy/commands/ratelimit"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/decisionlog"
 	"github.com/rlproxy/rlproxy/engine/observe"
+	"github.com/rlproxy/rlproxy/internal/conns"
 	"github.com/rlproxy/rlproxy/internal/histogram"
 	"github.com/rlproxy/rlproxy/policy"
 	"github.com/rlproxy/rlproxy/web/metrics"
@@ -99,13 +99,12 @@ type Server struct {
 	log      *slog.Logger
 	rules    atomic.Pointer[Access]
 	http     http.Server
-	conns    conns
-	logins   logins
+	conns    conns.Bound
+	logins   *acl.Logins
 	history  history
 	streams  streams
 	asking   places            // of requests of the page to the engine
-	checks   places            // of checks
-	command  ratelimit.Command // RL.CHECK
+	checks   *policies.Decider // of checks
 	draining atomic.Bool       // the process is stopping
 	panics   atomic.Int64      // requests and samples that ended with a panic
 	ending   context.Context   // ends with the server
@@ -126,11 +125,12 @@ func New(cfg Config, rules Access) *Server {
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, started: time.Now(), maxSilence: maxSilence, eventTime: eventTime,
 		streams: streams{open: make(map[*stream]struct{})},
-		asking:  make(places, maxAsking), checks: make(places, maxChecks), command: policies.Check(cfg.Policies),
+		asking:  make(places, maxAsking),
+		checks:  policies.NewDecider(cfg.Engine, cfg.Observer, cfg.Policies, maxChecks),
 	}
 	s.SetRules(rules)
 	s.ending, s.end = context.WithCancel(context.Background())
-	s.logins = logins{refused: cfg.LoginRefused, ending: s.ending, delayed: make(map[string]int)}
+	s.logins = acl.NewLogins(s.ending)
 	var only http.Protocols
 	only.SetHTTP1(true)
 	s.http = http.Server{
@@ -153,10 +153,10 @@ func New(cfg Config, rules Access) *Server {
 func (s *Server) SetRules(rules Access) {
 	s.rules.Store(&rules)
 	if rules.Check {
-		s.conns.setMax(MaxCheckConnections)
+		s.conns.SetMax(MaxCheckConnections)
 		return
 	}
-	s.conns.setMax(MaxConnections)
+	s.conns.SetMax(MaxConnections)
 }
 
 // Serve accepts connections from l until Shutdown, then returns nil. It may be called for
@@ -166,7 +166,7 @@ func (s *Server) Serve(l net.Listener, secure func(net.Listener) net.Listener) e
 		s.beat.Store(int64(time.Since(s.started)))
 		s.sampled.Go(s.sample) // until Shutdown
 	})
-	bounded := s.conns.bound(l)
+	bounded := s.conns.Listener(l)
 	if secure != nil {
 		bounded = secure(bounded)
 	}
@@ -178,12 +178,14 @@ func (s *Server) Serve(l net.Listener, secure func(net.Listener) net.Listener) e
 
 // Stats returns what metrics show of the server.
 func (s *Server) Stats() []engine.Stat {
+	open, _ := s.conns.Count()
 	return []engine.Stat{
-		{Value: int64(s.conns.len()), Metric: "http_connections", Help: "Connections to http-port that are open."},
-		{Value: s.conns.refused.Load(), Metric: "http_connections_refused_total",
+		{Value: int64(open), Metric: "http_connections", Help: "Connections to http-port that are open."},
+		{Value: s.conns.Refused(), Metric: "http_connections_refused_total",
 			Help: "Connections to http-port that were refused because there were too many, and rlproxy was working " +
 				"for each."},
-		{Value: int64(len(s.checks)), Metric: "http_checks", Help: "Requests to /check that wait for their decisions."},
+		{Value: int64(s.checks.InProgress()), Metric: "http_checks",
+			Help: "Requests to /check that wait for their decisions."},
 		{Value: int64(len(s.streams.all())), Metric: "http_streams", Help: "Open pages that are being updated."},
 		{Value: s.panics.Load(), Metric: "http_panics_total",
 			Help: "Requests to http-port, and samples for the page, that ended with a panic."},
@@ -198,7 +200,7 @@ func (s *Server) Drain() { s.draining.Store(true) }
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.draining.Store(true)
 	s.end()
-	s.conns.closeIdle() // otherwise http.Server waits for connections that have never sent anything
+	s.conns.CloseIdle() // otherwise http.Server waits for connections that have never sent anything
 	err := errors.Join(s.http.Shutdown(ctx), s.http.Close())
 	sampled := make(chan struct{})
 	go func() { // ends with the sampler

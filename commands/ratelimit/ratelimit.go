@@ -120,6 +120,17 @@ func Answer(r *engine.Request, res *engine.Result) (d limit.Decision, err error)
 	return d, nil
 }
 
+// Deciding returns the window of r that a decision with that limit is about; of windows with the same limit it is the
+// longest, in which the most is used. r must have windows.
+func Deciding(r *engine.Request, most int64) (found limit.Window) {
+	for _, window := range r.Limits() {
+		if window.Limit == most && window.Length > found.Length {
+			found = window
+		}
+	}
+	return found
+}
+
 func appendDecision(dst []byte, allowed int64, d *limit.Decision) []byte {
 	dst = resp.AppendArray(dst, 5)
 	dst = resp.AppendInt(dst, allowed)
