@@ -54,8 +54,8 @@ clean: ## remove what was built
 # than there are cores. go test need not vet what go vet has checked. GORACE is there because a program
 # with the race detector sleeps for a second before it exits.
 .PHONY: test
-test: ## run all tests, in minutes; installs redis-server and gcc if they are missing
-	scripts/need redis-server gcc
+test: ## run all tests, in minutes; installs redis-server, gcc and curl if they are missing
+	scripts/need redis-server gcc curl
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; } >&2
 	$(GO) vet ./...
 	GORACE="atexit_sleep_ms=0 $$GORACE" CGO_ENABLED=1 $(GO) test -vet=off -race -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) -parallel 4 -timeout 15m ./tests ./...
@@ -134,6 +134,11 @@ test-page: build ## try the page in a real Chromium, which it installs if it is 
 	scripts/need chromium redis-server
 	cd tests/page && $(GO) vet . && $(GO) test -count 1 -parallel 4 -timeout 5m .
 
+.PHONY: recording
+recording: ## record what a terminal shows; writes docs/terminal.svg, the README's moving picture
+	scripts/need redis-server curl
+	$(GO) test -count 1 ./tests/recording -update
+
 .PHONY: test-clients
 test-clients: build ## run real clients and the examples; installs them, writes docs/clients.md
 	scripts/install-clients.sh
@@ -150,10 +155,11 @@ bench: build ## measure against direct EVALSHA; writes docs/benchmarks.md, takes
 	$(GO) run ./tests/bench -docs docs
 
 .PHONY: bench-peers
-bench-peers: build ## measure beside other rate limiters, which it builds first; writes docs/peers.md
+bench-peers: build ## measure beside other rate limiters, which it builds first; writes docs/peers.md, README's table
 	scripts/need redis-server
 	scripts/install-peers.sh
 	$(GO) run ./tests/peers/bench -docs docs
+	$(GO) test -count 1 ./tests -run '^TestReadmeHasTheFiguresOfPeers$$' -update
 
 .PHONY: bench-hot
 bench-hot: build ## measure hot keys only: one hot key, one denied key, a split key
