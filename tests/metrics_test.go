@@ -17,7 +17,7 @@ import (
 
 //go:generate go test -run TestMetricsAreDocumented -update .
 
-var update = flag.Bool("update", false, "rewrite the table of docs/metrics.md")
+var update = flag.Bool("update", false, "rewrite the table of docs/metrics.md, and the figures of README.md")
 
 func TestMetricsAreDocumentedAndKeepTheConventions(t *testing.T) {
 	t.Parallel()

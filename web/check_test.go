@@ -67,7 +67,7 @@ func (s *site) ask(t *testing.T, method, path string, headers ...string) (head, 
 	return head{answer.StatusCode, answer.Header}, string(body)
 }
 
-// The statuses, headers and bodies are those of README's table.
+// The statuses, headers and bodies are those of the table in docs/http.md.
 func TestCheckAnswersAsTheTableOfHeadersSays(t *testing.T) {
 	t.Parallel()
 	s := startChecks(t)
