@@ -42,6 +42,13 @@ def slide():
         assert (reply[3] == 0) == bool(allowed) and 0 < reply[4] <= 3_600_001, reply
 
 
+    with open("README.md") as readme:
+        line = next(line.strip() for line in readme if line.startswith("    allowed, limit, remaining"))
+    names = {"r": r}
+    exec(line.replace("redis.Redis(port=6380)", "r"), names)
+    assert [names["allowed"], names["limit"], names["remaining"], names["retry_after"]] == [1, 100, 99, 0], names
+
+
 def counter():
     reply = r.execute_command("RL.COUNTER", "counter", 10, 3600, "COST", 4)
     assert reply[:4] == [1, 10, 6, 0], reply
