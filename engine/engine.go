@@ -195,6 +195,7 @@ type Request struct {
 	Policy  string  // the policy that gave the limits; empty if the command had them
 	Verdict Verdict // the answer, if the policy has one that needs no state
 	Shadow  bool    // Key is the name of a shadow: a decision reports what would happen, and denies nothing
+	Details bool    // the reply has more than five integers
 }
 
 // Verdict is the answer to all requests about a key for which a policy makes an exception.

@@ -38,6 +38,19 @@ func (s *site) check(t *testing.T, path string) (c checked) {
 	return c
 }
 
+// headers asks by RL.CHECK with DETAILS. It returns the header RateLimit-Policy and, in RateLimit, what remains.
+func (c *conn) headers(t *testing.T, keys string) []any {
+	t.Helper()
+	details := fields(t, c.do(t, words("RL.CHECK "+keys+" DETAILS")...))
+	headers := fields(t, details["headers"])
+	remaining := headers["RateLimit"]
+	if rate, ok := remaining.(string); ok {
+		remaining = strings.Split(rate, ";")[1]
+	}
+	require.Equal(t, details["allowed"] == int64(0), headers["Retry-After"] != nil, "%v", details)
+	return []any{headers["RateLimit-Policy"], remaining}
+}
+
 // TestChecksCountWithRLCHECK asks for the same keys by command and over HTTP, with each engine. Checks are answered once
 // a reload enables them.
 func TestChecksCountWithRLCHECK(t *testing.T) {
@@ -47,7 +60,7 @@ func TestChecksCountWithRLCHECK(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			conf, log := filepath.Join(t.TempDir(), "rlproxy.conf"), filepath.Join(t.TempDir(), "decisions")
 			configure := func(text string) {
-				require.NoError(t, os.WriteFile(conf, []byte("policy api SLIDE 6 1h\ndecision-log "+log+"\n"+text), 0o600))
+				require.NoError(t, os.WriteFile(conf, []byte("policy api SLIDE 6 1h\npolicy-override api free UNLIMITED\ndecision-log "+log+"\n"+text), 0o600))
 			}
 			configure("")
 			s := startHTTP(t, append(args, "--include", conf)...)
@@ -79,6 +92,9 @@ func TestChecksCountWithRLCHECK(t *testing.T) {
 			_, metrics := s.get(t, "metrics", "")
 			require.Contains(t, metrics, `rlproxy_decisions_total{command="rl.slide",policy="api",result="denied"} 1`)
 			require.Contains(t, metrics, `rlproxy_decisions_total{command="rl.slide",policy="api",result="repeated"} 1`)
+			require.Equal(t, []any{got.ratePolicy, "r=0"}, c.headers(t, "api a/b"), "of a denial")
+			require.Equal(t, []any{got.ratePolicy, "r=0"}, c.headers(t, "api free AND api a/b"), "of the key that denies")
+			require.Equal(t, []any{got.ratePolicy, "r=5"}, c.headers(t, "api c AND api free"), "of the key with a limit")
 			s.stop(t)
 		})
 	}
@@ -96,9 +112,15 @@ func TestChecksFollowTheFAILPolicy(t *testing.T) {
 	for _, name := range []string{"open", "closed", "local", "error"} {
 		require.EqualValues(t, 4, s.check(t, name+"/k").Remaining)
 	}
+	c := dial(t, s.addr)
 	n.Pause()
 	for name, status := range map[string]int{"open": 200, "closed": 429, "local": 200, "error": 503} {
 		got := s.check(t, name+"/k")
+		if name == "error" {
+			require.IsType(t, errReply(""), c.do(t, "RL.CHECK", "error", "k", "DETAILS"))
+		} else {
+			require.Equal(t, []any{got.ratePolicy, nil}, c.headers(t, name+" k"))
+		}
 		require.Equal(t, status, got.status, name)
 		require.Empty(t, got.rate, "what remains is unknown")
 		require.Equal(t, name == "closed", got.repeat != "", name)

@@ -1,12 +1,10 @@
 package web
 
 import (
-	"fmt"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/rlproxy/rlproxy/commands/ratelimit"
@@ -75,7 +73,7 @@ func (s *Server) check(w http.ResponseWriter, r *http.Request) {
 		failEngine(w, r, err)
 		return
 	}
-	answerCheck(w, &p.Requests[0], &decision, denied)
+	answerCheck(w, p.Requests, &decision, denied)
 }
 
 // statusOf returns the status of an error reply of RL.CHECK about the policy with that name.
@@ -158,47 +156,15 @@ func headerKey(h http.Header, name string) (key []byte, msg string) {
 	return []byte(values[0]), ""
 }
 
-// answerCheck answers with a decision, in the headers of draft-ietf-httpapi-ratelimit-headers-11 and in JSON.
-func answerCheck(w http.ResponseWriter, r *engine.Request, d *limit.Decision, denied int) {
-	status, wait := http.StatusOK, ""
+// answerCheck answers with a decision, in headers and in JSON.
+func answerCheck(w http.ResponseWriter, requests []engine.Request, d *limit.Decision, denied int) {
+	status := http.StatusOK
 	if !d.Allowed {
-		status, wait = denied, strconv.FormatInt((d.RetryAfter+999)/1000, 10)
-		w.Header().Set("Retry-After", wait)
+		status = denied
 	}
-	if r.N > 0 { // otherwise the policy has no limits for this key
-		deciding, all := policyItems(r, d.Limit)
-		w.Header().Set("RateLimit-Policy", all)
-		if d.Remaining >= 0 {
-			item := fmt.Sprintf("%s;r=%d", deciding, d.Remaining)
-			if wait != "" {
-				item += ";t=" + wait
-			}
-			w.Header().Set("RateLimit", item)
-		}
+	r := &requests[0]
+	for _, h := range ratelimit.Headers(requests, r, d) {
+		w.Header().Set(h[0], h[1])
 	}
 	writeJSON(w, status, &checked{d.Allowed, d.Limit, d.Remaining, d.RetryAfter, d.ResetAfter, r.Policy})
-}
-
-// policyItems returns the value of RateLimit-Policy, and the name of its item that a decision with that limit is about.
-// An item has the name of the policy; if there are several windows, followed by the window.
-func policyItems(r *engine.Request, most int64) (deciding, all string) {
-	about := ratelimit.Deciding(r, most)
-	for i, window := range r.Limits() {
-		name := r.Policy
-		if r.N > 1 {
-			name += ":" + ratelimit.WindowWord(window.Length)
-		}
-		name = `"` + name + `"` // it has no character that must be escaped
-		if window == about {
-			deciding = name
-		}
-		if i > 0 {
-			all += ", "
-		}
-		all += fmt.Sprintf("%s;q=%d", name, window.Limit)
-		if r.Kind != limit.Bucket && window.Length%1000 == 0 { // a bucket has no window; w is in seconds
-			all += fmt.Sprintf(";w=%d", window.Length/1000)
-		}
-	}
-	return deciding, all
 }

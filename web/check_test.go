@@ -83,6 +83,7 @@ func TestCheckAnswersAsTheTableOfHeadersSays(t *testing.T) {
 	denied := func(limited, wait int64) engine.Result {
 		return engine.Result{Decision: limit.Decision{Limit: limited, RetryAfter: wait, ResetAfter: 60000}}
 	}
+	inSecond := func(r engine.Result) engine.Result { r.Window = 1; return r }
 	failed := func(by engine.FailPolicy) engine.Result {
 		return engine.Result{Fail: by, Decision: by.Decide(&engine.Request{Spec: limit.Spec{Windows: [8]limit.Window{{Limit: 100}}}}, 250)}
 	}
@@ -102,8 +103,8 @@ func TestCheckAnswersAsTheTableOfHeadersSays(t *testing.T) {
 		{"api/vip", engine.Result{}, 200, "", "", "", `true,"limit":0,"remaining":0,"retry_after_ms":0,"reset_after_ms":0`},
 		{"api/bad", engine.Result{}, 429, "", "", "1", `false,"limit":0,"remaining":0,"retry_after_ms":1000,"reset_after_ms":1000`},
 		{"two/k", admitted(10, 3), 200, `"two:1s";q=10;w=1, "two:1m";q=100;w=60`, `"two:1s";r=3`, "", ""},
-		{"two/k", denied(100, 5), 429, `"two:1s";q=10;w=1, "two:1m";q=100;w=60`, `"two:1m";r=0;t=1`, "1", ""},
-		{"same/k", denied(10, 5), 429, `"same:1s";q=10;w=1, "same:1m";q=10;w=60`, `"same:1m";r=0;t=1`, "1", ""},
+		{"two/k", inSecond(denied(100, 5)), 429, `"two:1s";q=10;w=1, "two:1m";q=100;w=60`, `"two:1m";r=0;t=1`, "1", ""},
+		{"same/k", inSecond(denied(10, 5)), 429, `"same:1s";q=10;w=1, "same:1m";q=10;w=60`, `"same:1m";r=0;t=1`, "1", ""},
 		{"fine/k", admitted(5, 3), 200, `"fine";q=5`, `"fine";r=3`, "", ""},
 		{"pail/k", admitted(10, 3), 200, `"pail";q=10`, `"pail";r=3`, "", ""},
 		{"trial/k", denied(3, 500), 200, `"trial";q=3;w=60`, `"trial";r=0`, "", `true,"limit":3,"remaining":0,"retry_after_ms":500,"reset_after_ms":60000`},

@@ -367,10 +367,10 @@ func BenchmarkCheckAndSlide(b *testing.B) {
 func TestKeysOfACommandAreThoseOfItsRequests(t *testing.T) {
 	check := Check(catalog(t, "policy api SLIDE 5 60\npolicy and FIXED 5 60\npolicy try COUNTER 5 60 SHADOW\npolicy-override api k UNLIMITED\npolicy-override api l BLOCKED"))
 	random := rand.New(rand.NewPCG(11, 12)) // #nosec G404 -- a test's choices
-	vocabulary := []string{"AND", "AND", "and", "api", "try", "k", "l", "m", "ID", "COST", "1"}
+	vocabulary := []string{"AND", "AND", "and", "DETAILS", "api", "try", "k", "l", "m", "ID", "COST", "1"}
 	several, joined := 0, 0
-	for range 50_000 {
-		line := "RL.CHECK " + vocabulary[2+random.IntN(3)]
+	for range 80_000 {
+		line := "RL.CHECK " + vocabulary[2+random.IntN(4)]
 		for range 1 + random.IntN(9) {
 			line += " " + vocabulary[random.IntN(len(vocabulary))]
 		}

@@ -64,7 +64,7 @@ func nextKey(distance int) func(words [][]byte, key int) int {
 
 // parse appends a request for each key. It returns an error reply, or "".
 func (g *grammar) parse(args [][]byte, p *engine.Pipeline) string {
-	first, words := len(p.Requests), args[1:]
+	first, words, details := len(p.Requests), args[1:], false
 	for and := true; and; {
 		others := len(p.Requests) - first
 		switch {
@@ -83,6 +83,7 @@ func (g *grammar) parse(args [][]byte, p *engine.Pipeline) string {
 			return msg
 		}
 		and = seen&optAnd != 0
+		details = details || r.Details
 		if seen&optOnce != 0 && (and || others > 0) {
 			return notAlone(optOnce)
 		}
@@ -92,6 +93,9 @@ func (g *grammar) parse(args [][]byte, p *engine.Pipeline) string {
 	}
 	requests := p.Requests[first:]
 	if len(requests) > 1 {
+		for i := range requests {
+			requests[i].Details = details
+		}
 		return g.join(args, requests)
 	}
 	msg := ""
@@ -180,27 +184,45 @@ func rank(r *engine.Request) int {
 // replyMultiKey encodes the reply to a multi-key request: five integers for each, of which the
 // first is the same for all, or one error.
 func replyMultiKey(dst []byte, requests []engine.Request, results []engine.Result) []byte {
-	allowed := int64(1)
+	allowed, err := verdictOf(requests, results)
+	if err != nil {
+		return appendFailure(dst, err)
+	}
+	dst = resp.AppendArray(dst, len(requests))
+	for number := range requests {
+		_, d := keyDecision(requests, results, number)
+		dst = appendDecision(dst, allowed, &d)
+	}
+	return dst
+}
+
+// verdictOf returns 1 if requests that are decided together are allowed, else 0, or the error that the client gets.
+func verdictOf(requests []engine.Request, results []engine.Result) (allowed int64, err error) {
+	allowed = 1
 	for i := range requests {
 		switch res := &results[i]; {
 		case requests[i].Shadow: // denies nothing
 		case res.Err != nil:
-			return appendFailure(dst, res.Err)
+			return 0, res.Err
 		case !res.Allowed:
 			allowed = 0
 		}
 	}
-	dst = resp.AppendArray(dst, len(requests))
-	for place := range requests {
-		i := slices.IndexFunc(requests, func(r engine.Request) bool { return int(r.KeyNumber) == place+1 })
-		r, res := &requests[i], &results[i]
-		d := res.Decision
-		if r.Shadow && (res.Fail != engine.FailDefault || res.Err != nil) {
-			d = engine.FailOpen.Decide(r, 0)
-		}
-		dst = appendDecision(dst, allowed, &d)
+	return allowed, nil
+}
+
+// keyDecision returns the request about the key at a place, from 0, in the order in which they were given, and what a
+// client is told of it.
+func keyDecision(requests []engine.Request, results []engine.Result, place int) (*engine.Request, limit.Decision) {
+	i := 0
+	if len(requests) > 1 {
+		i = slices.IndexFunc(requests, func(r engine.Request) bool { return int(r.KeyNumber) == place+1 })
 	}
-	return dst
+	r, res := &requests[i], &results[i]
+	if r.Shadow && (res.Fail != engine.FailDefault || res.Err != nil) {
+		return r, engine.FailOpen.Decide(r, 0)
+	}
+	return r, res.Decision
 }
 
 const multiKeyReply = shadowReply + " With AND: an array with five integers for each key, in order, all with the " +

@@ -35,6 +35,7 @@ const (
 	optTTL
 	optLapse
 	optConn
+	optDetails
 
 	optOwn // the first of those that only one algorithm has: see newOption
 )
@@ -45,8 +46,8 @@ const commonOptions = optCost | optID | optShards | optFail | optShadow | optOnc
 // optionNames has the options, in the order in which errors list them. newOption adds to them.
 var optionNames = []optionName{
 	{optCost, "COST", nil}, {optID, "ID", nil}, {optOnce, "ONCE", nil}, {optTTL, "TTL", nil}, {optLapse, "LAPSE", nil},
-	{optConn, "CONN", nil}, {optShards, "SHARDS", nil}, {optFail, "FAIL", nil}, {optShadow, "SHADOW", nil}, {optAnd,
-		"AND", nil},
+	{optConn, "CONN", nil}, {optShards, "SHARDS", nil}, {optFail, "FAIL", nil}, {optShadow, "SHADOW", nil},
+	{optDetails, "DETAILS", nil}, {optAnd, "AND", nil},
 }
 
 type optionName struct {
@@ -58,7 +59,7 @@ type optionName struct {
 // flagOptions are the options without a value; ownFlags are those of them that one algorithm has, which set Manner to
 // 1.
 var (
-	flagOptions = optShadow | optConn
+	flagOptions = optShadow | optConn | optDetails
 	ownFlags    option
 )
 
@@ -166,7 +167,7 @@ func parseOptions(r *engine.Request, words [][]byte, known option, pairs bool) (
 			if o&ownFlags != 0 {
 				r.Manner = 1
 			}
-			r.Shadow = r.Shadow || o == optShadow
+			r.Shadow, r.Details = r.Shadow || o == optShadow, r.Details || o == optDetails
 			words = words[1:]
 			continue
 		}

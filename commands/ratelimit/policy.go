@@ -13,10 +13,10 @@ import (
 )
 
 // The grammar of named policies. A policy has the words of RL.SLIDE, RL.COUNTER or RL.FIXED after the key, but for what
-// each request says: COST, ID, ONCE and AND. So both are parsed by the same functions, with the same errors.
+// each request says: COST, ID, ONCE, DETAILS and AND. So both are parsed by the same functions, with the same errors.
 
 // requestOptions are the options of a request by a policy, which the policy does not have.
-const requestOptions = optCost | optID | optOnce | optAnd
+const requestOptions = optCost | optID | optOnce | optDetails | optAnd
 
 // ByPolicy returns a command that answers as RL.SLIDE does, about keys that stand after the name of a
 // policy. It has the flags of all such commands; c.Args are its first arguments, and c.Replies follows
@@ -25,10 +25,10 @@ const requestOptions = optCost | optID | optOnce | optAnd
 // fill makes a request by the policy of that name about a key. It returns an error reply, or "".
 func ByPolicy(c table.Command, fill func(r *engine.Request, p *engine.Pipeline, name, key []byte) string) Command {
 	const key = 2 // index of the first key
-	c.Group, c.Flags, c.Replies = "ratelimit", writesMany, asSlide+c.Replies
+	c.Group, c.Flags, c.Replies = "ratelimit", writesMany, asSlide+c.Replies+detailsReply
 	c.Keys = table.Keys{First: key, Last: key, Step: 1, Joined: true, Next: nextKey(key)}
 	first := c.Args
-	c.Args = append(slices.Clone(first), costArg, idArg, onceArg, andArg(first...))
+	c.Args = append(slices.Clone(first), costArg, idArg, onceArg, detailsArg, andArg(first...))
 	g := grammar{
 		known: requestOptions, keys: c.Keys, least: "a policy and a key", words: key,
 		begin: func(r *engine.Request, p *engine.Pipeline, words [][]byte) ([][]byte, string) {

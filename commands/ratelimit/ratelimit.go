@@ -2,7 +2,8 @@
 // results as replies. It knows nothing about sessions and connections.
 //
 // Reading order: ratelimit.go (this file), parse.go (the common grammar), errors.go (what it says of a wrong word),
-// slide.go (one command), and.go (multi-key requests), then a file for each of the other commands.
+// slide.go (one command), and.go (multi-key requests), details.go with headers.go (what HTTP servers need), then a file
+// for each of the other commands.
 package ratelimit
 
 import (
@@ -91,8 +92,11 @@ var (
 )
 
 // replyDecision encodes the reply to RL.SLIDE, RL.COUNTER and RL.FIXED.
-func replyDecision(dst []byte, _ int, requests []engine.Request, results []engine.Result) []byte {
-	if requests[0].KeyNumber > 0 {
+func replyDecision(dst []byte, proto int, requests []engine.Request, results []engine.Result) []byte {
+	switch {
+	case requests[0].Details:
+		return replyDetails(dst, proto, requests, results)
+	case requests[0].KeyNumber > 0:
 		return replyMultiKey(dst, requests, results)
 	}
 	d, err := Answer(&requests[0], &results[0])
@@ -118,17 +122,6 @@ func Answer(r *engine.Request, res *engine.Result) (d limit.Decision, err error)
 	}
 	d.Allowed = d.Allowed || r.Shadow
 	return d, nil
-}
-
-// Deciding returns the window of r that a decision with that limit is about; of windows with the same limit it is the
-// longest, in which the most is used. r must have windows.
-func Deciding(r *engine.Request, most int64) (found limit.Window) {
-	for _, window := range r.Limits() {
-		if window.Limit == most && window.Length > found.Length {
-			found = window
-		}
-	}
-	return found
 }
 
 func appendDecision(dst []byte, allowed int64, d *limit.Decision) []byte {
