@@ -86,6 +86,13 @@ for version in 5 7 8; do
 	fi
 done
 
+if changed python examples/python/requirements.txt; then
+	echo "examples/python"
+	python3 -m venv --clear "$cache/python"
+	"$cache/python/bin/pip" install -q -r examples/python/requirements.txt
+	done_with python
+fi
+
 for folder in tests/clients/node-redis tests/clients/ioredis examples/node; do
 	name=npm-${folder##*/}
 	if [ ! -d $folder/node_modules ] || changed "$name" $folder/package-lock.json; then
@@ -151,6 +158,7 @@ go build -C tests/clients/go-redis -o "$cache/bin/go-redis" .
 go build -C tests/clients/rueidis -o "$cache/bin/rueidis" .
 go vet -C tests/clients/suites/go github.com/ulule/limiter/v3/drivers/store/redis # builds what its tests import
 go build -C examples/go -o "$cache/bin/example-go" .
+go build -C examples/go -o "$cache/bin/example-go-policy" ./policy
 for folder in tests/clients/redis-rs examples/rust; do
 	cargo build --quiet --locked --manifest-path $folder/Cargo.toml --target-dir "$cache/cargo"
 done

@@ -21,6 +21,7 @@ type example struct {
 	source   string              // file that a reader should open
 	program  []string            // command line, run from the repository's root
 	policies string              // file of policies that rlproxy includes; empty if the program has the limit
+	item     string              // name of the item in the headers RateLimit and RateLimit-Policy
 	trial    func(example) error // how the example is tried; nil: as a limit for addresses
 }
 
@@ -28,24 +29,32 @@ const (
 	exampleLimit  = 5
 	exampleWindow = 10 // s
 
-	python = "tests/.cache/redis-py-8/bin/python"
+	python      = "tests/.cache/redis-py-8/bin/python"
+	middlewares = "tests/.cache/python/bin/python"
+
+	plans    = "examples/plans/policies.conf"
+	byPolicy = "examples/policies.conf"
 )
 
 var examples = []example{
-	{"Python", "examples/python/limited.py", []string{python, "examples/python/limited.py"}, "", nil},
-	{"Node", "examples/node/limited.mjs", []string{"node", "examples/node/limited.mjs"}, "", nil},
-	{"Go", "examples/go/main.go", []string{"tests/.cache/bin/example-go"}, "", nil},
-	{"Java", "examples/java/Limited.java", []string{"java", "-cp", "tests/.cache/jedis/*", "examples/java/Limited.java"}, "", nil},
-	{"PHP", "examples/php/index.php", []string{"sh", "-c", "exec php -S 127.0.0.1:$PORT examples/php/index.php"}, "", nil},
-	{"Ruby", "examples/ruby/limited.rb", []string{"ruby", "examples/ruby/limited.rb"}, "", nil},
-	{"Rust", "examples/rust/src/main.rs", []string{"tests/.cache/cargo/debug/rlproxy-example"}, "", nil},
-	{"C", "examples/c/limited.c", []string{"tests/.cache/bin/example-c"}, "", nil},
-	{"shell", "examples/shell/limited.sh", []string{"examples/shell/limited.sh"}, "", nil},
-	{"Python, with plans", "examples/plans/plans.py", []string{python, "examples/plans/plans.py"}, "examples/plans/policies.conf", nil},
-	{"Python, tokens", "examples/python/gateway.py", []string{python, "examples/python/gateway.py"}, "", reservesTokens},
-	{"Node, tokens", "examples/node/gateway.mjs", []string{"node", "examples/node/gateway.mjs"}, "", reservesTokens},
-	{"Python, jobs", "examples/python/worker.py", []string{python, "examples/python/worker.py"}, "", sharesSlots},
-	{"Node, checkout", "examples/node/checkout.mjs", []string{"node", "examples/node/checkout.mjs"}, "", asksAllAtOnce},
+	{"Python", "examples/python/limited.py", []string{python, "examples/python/limited.py"}, "", "default", nil},
+	{"Node", "examples/node/limited.mjs", []string{"node", "examples/node/limited.mjs"}, "", "default", nil},
+	{"Go", "examples/go/main.go", []string{"tests/.cache/bin/example-go"}, "", "default", nil},
+	{"Java", "examples/java/Limited.java", []string{"java", "-cp", "tests/.cache/jedis/*", "examples/java/Limited.java"}, "", "default", nil},
+	{"PHP", "examples/php/index.php", []string{"sh", "-c", "exec php -S 127.0.0.1:$PORT examples/php/index.php"}, "", "default", nil},
+	{"Ruby", "examples/ruby/limited.rb", []string{"ruby", "examples/ruby/limited.rb"}, "", "default", nil},
+	{"Rust", "examples/rust/src/main.rs", []string{"tests/.cache/cargo/debug/rlproxy-example"}, "", "default", nil},
+	{"C", "examples/c/limited.c", []string{"tests/.cache/bin/example-c"}, "", "default", nil},
+	{"shell", "examples/shell/limited.sh", []string{"examples/shell/limited.sh"}, "", "default", nil},
+	{"Python, with plans", "examples/plans/plans.py", []string{python, "examples/plans/plans.py"}, plans, "free", nil},
+	{"Flask, by policy", "examples/python/flask_limited.py", []string{middlewares, "examples/python/flask_limited.py"}, byPolicy, "hello", nil},
+	{"Go, by policy", "examples/go/policy/main.go", []string{"tests/.cache/bin/example-go-policy"}, byPolicy, "hello", nil},
+	{"FastAPI, login", "examples/python/fastapi_login.py", []string{middlewares, "examples/python/fastapi_login.py"}, byPolicy, "", limitsLogins},
+	{"Express, user and tenant", "examples/node/express.mjs", []string{"node", "examples/node/express.mjs"}, byPolicy, "", limitsUsersAndTenants},
+	{"Python, tokens", "examples/python/gateway.py", []string{python, "examples/python/gateway.py"}, "", "", reservesTokens},
+	{"Node, tokens", "examples/node/gateway.mjs", []string{"node", "examples/node/gateway.mjs"}, "", "", reservesTokens},
+	{"Python, jobs", "examples/python/worker.py", []string{python, "examples/python/worker.py"}, "", "", sharesSlots},
+	{"Node, checkout", "examples/node/checkout.mjs", []string{"node", "examples/node/checkout.mjs"}, "", "", asksAllAtOnce},
 }
 
 // demonstration is one run of an example.
@@ -127,7 +136,7 @@ func (d *demonstration) show(fail string) error {
 			return fmt.Errorf("%w\n%s", err, log.String())
 		}
 	}
-	if said := "no such policy 'gold'"; d.policies != "" && !strings.Contains(log.String(), said) {
+	if said := "no such policy 'gold'"; d.policies == plans && !strings.Contains(log.String(), said) {
 		return fmt.Errorf("the example's log does not say %q:\n%s", said, log.String())
 	}
 	return nil
@@ -243,9 +252,9 @@ func (e example) expect(a answer, status, remaining int) error {
 		return fmt.Errorf("status %d, not %d", a.status, status)
 	}
 	after := a.header.Get("Retry-After")
-	policy, item := fmt.Sprintf(`"default";q=%d;w=%d`, exampleLimit, exampleWindow), fmt.Sprintf(`"default";r=%d`, remaining)
-	if e.policies != "" { // the example learns the limit from the reply, which does not say the window
-		policy, item = fmt.Sprintf(`"free";q=%d`, exampleLimit), fmt.Sprintf(`"free";r=%d`, remaining)
+	policy, item := fmt.Sprintf(`%q;q=%d`, e.item, exampleLimit), fmt.Sprintf(`%q;r=%d`, e.item, remaining)
+	if e.policies != plans { // this example learns the limit from the reply, which does not say the window
+		policy += fmt.Sprintf(";w=%d", exampleWindow)
 	}
 	if status != http.StatusOK {
 		// A denial in the ms of the first admission waits for the window and 1 ms, which is rounded up.
@@ -256,13 +265,12 @@ func (e example) expect(a answer, status, remaining int) error {
 	} else if after != "" {
 		return fmt.Errorf("Retry-After is %q on status %d", after, status)
 	}
-	for _, want := range [][2]string{
-		{"RateLimit-Policy", policy},
-		{"RateLimit", item},
-		{"X-RateLimit-Limit", strconv.Itoa(exampleLimit)},
-		{"X-RateLimit-Remaining", strconv.Itoa(remaining)},
-		{"X-RateLimit-Reset", after},
-	} {
+	wants := [][2]string{{"RateLimit-Policy", policy}, {"RateLimit", item}}
+	if e.policies != byPolicy { // this example sends what DETAILS says
+		wants = append(wants, [2]string{"X-RateLimit-Limit", strconv.Itoa(exampleLimit)},
+			[2]string{"X-RateLimit-Remaining", strconv.Itoa(remaining)}, [2]string{"X-RateLimit-Reset", after})
+	}
+	for _, want := range wants {
 		if got := a.header.Get(want[0]); got != want[1] {
 			return fmt.Errorf("%s is %q, not %q", want[0], got, want[1])
 		}
@@ -274,7 +282,7 @@ func (e example) expect(a answer, status, remaining int) error {
 // plans, one who is blocked, and one whose plan has no policy, for whom the example does what FAIL
 // says. It does nothing for other examples.
 func (e example) customers(url, fail string, exited <-chan struct{}) error {
-	if e.policies == "" {
+	if e.policies != plans {
 		return nil
 	}
 	for key, want := range map[string]struct {

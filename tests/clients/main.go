@@ -17,8 +17,8 @@
 //
 // It also runs the recipes of docs/gateways.md, and other projects' test suites, which are listed in suites.go.
 //
-// Reading order: main.go, table.go, run.go, server.go, matrix.go, examples.go, program.go, holds.go, workers.go,
-// gateways.go, suites.go, suite.go, verdict.go.
+// Reading order: main.go, table.go, run.go, server.go, matrix.go, examples.go, middlewares.go, program.go, holds.go,
+// workers.go, gateways.go, suites.go, suite.go, verdict.go.
 package main
 
 import (

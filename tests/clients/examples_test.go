@@ -1,0 +1,23 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A middleware is short enough to be read at once, and copied.
+func TestMiddlewaresAreShort(t *testing.T) {
+	seen := 0
+	for _, e := range examples {
+		if e.policies == byPolicy {
+			text, err := os.ReadFile("../../" + e.source)
+			require.NoError(t, err)
+			require.Less(t, bytes.Count(text, []byte("\n")), 80, e.source)
+			seen++
+		}
+	}
+	require.Equal(t, 4, seen)
+}
