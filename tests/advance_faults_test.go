@@ -22,19 +22,19 @@ var advanceTenants = []struct {
 	check func(h *history) error
 	reset bool // whether the key is reset now and then
 }{
-	{tenant{key: "slide", command: "RL.SLIDE", pairs: []pair{{2000, time.Second}}, cost: 1}, (*history).checkLimit, false},
-	{tenant{key: "reset", command: "RL.SLIDE", pairs: []pair{{1000, time.Second}}, cost: 1}, (*history).checkLimit, true},
-	{tenant{key: "long", command: "RL.SLIDE", pairs: []pair{{6000, 3 * time.Second}}, cost: 2}, (*history).checkLimit, false},
-	{tenant{key: "two", command: "RL.SLIDE", pairs: []pair{{1000, time.Second}, {2500, 3 * time.Second}}, cost: 1}, (*history).checkLimit, false},
-	{tenant{key: "strict", command: "RL.COUNTER", pairs: []pair{{1000, time.Second}}, cost: 1, options: []any{"BUCKETS", 10, "STRICT"}},
+	{tenant{key: "slide", command: "RL.SLIDE", pairs: []pair{{3000, time.Second}}, cost: 1}, (*history).checkLimit, false},
+	{tenant{key: "reset", command: "RL.SLIDE", pairs: []pair{{2000, time.Second}}, cost: 1}, (*history).checkLimit, true},
+	{tenant{key: "long", command: "RL.SLIDE", pairs: []pair{{12_000, 3 * time.Second}}, cost: 2}, (*history).checkLimit, false},
+	{tenant{key: "two", command: "RL.SLIDE", pairs: []pair{{2000, time.Second}, {5000, 3 * time.Second}}, cost: 1}, (*history).checkLimit, false},
+	{tenant{key: "strict", command: "RL.COUNTER", pairs: []pair{{2000, time.Second}}, cost: 1, options: []any{"BUCKETS", 10, "STRICT"}},
 		(*history).checkLimit, true},
-	{tenant{key: "weighed", command: "RL.COUNTER", pairs: []pair{{1000, time.Second}}, cost: 1},
+	{tenant{key: "weighed", command: "RL.COUNTER", pairs: []pair{{2000, time.Second}}, cost: 1},
 		func(h *history) error { return h.checkWeighed(1) }, false},
-	{tenant{key: "fixed", command: "RL.FIXED", pairs: []pair{{1000, time.Second}}, cost: 1}, (*history).checkFixed, false},
-	{tenant{key: "bucket", command: "RL.BUCKET", pairs: []pair{{500, time.Second}}, refill: 1000, cost: 1},
-		func(h *history) error { return h.checkBucket(1000) }, true},
-	{tenant{key: "lower", command: "RL.SLIDE", pairs: []pair{{1200, time.Second}}, lower: 1000, cost: 1}, (*history).checkOwnLimits, false},
-	{tenant{key: "named", policy: "plan", pairs: []pair{{1000, time.Second}}, cost: 1}, (*history).checkOwnLimits, false},
+	{tenant{key: "fixed", command: "RL.FIXED", pairs: []pair{{2000, time.Second}}, cost: 1}, (*history).checkFixed, false},
+	{tenant{key: "bucket", command: "RL.BUCKET", pairs: []pair{{1000, time.Second}}, refill: 2000, cost: 1},
+		func(h *history) error { return h.checkBucket(2000) }, true},
+	{tenant{key: "lower", command: "RL.SLIDE", pairs: []pair{{2400, time.Second}}, lower: 2000, cost: 1}, (*history).checkOwnLimits, false},
+	{tenant{key: "named", policy: "plan", pairs: []pair{{2000, time.Second}}, cost: 1}, (*history).checkOwnLimits, false},
 }
 
 // badDays has everything that TestAdvancesHoldTheirLimitsUnderFaults disturbs.
@@ -78,7 +78,7 @@ func startBadDays(t *testing.T) *badDays {
 	if soak > 0 {
 		b.fleet.binary = buildWithClock(t)
 	}
-	b.demand = &demand{fleet: b.fleet, clients: 4, phases: []float64{0.5, 1.4, 0.6, 0.8}, away: true, seed: seed}
+	b.demand = &demand{fleet: b.fleet, clients: 4, phases: []float64{0.5, 1.4, 0.6, 0.8, 0.5, 0.7, 0.6, 0.5}, away: true, seed: seed}
 	b.placeTenants()
 	for i := range 3 {
 		b.fleet.proxies = append(b.fleet.proxies, b.fleet.start(t, i))
@@ -93,7 +93,7 @@ func (b *badDays) placeTenants() {
 	p := b.fleet.start(b.t, 0)
 	b.longer = false
 	c := dial(b.t, p.addr)
-	require.IsType(b.t, []any{}, c.do(b.t, words("RL.POLICY SET plan SLIDE 1000 1s")...))
+	require.IsType(b.t, []any{}, c.do(b.t, words("RL.POLICY SET plan SLIDE 2000 1s")...))
 	for _, one := range advanceTenants {
 		for i := 0; ; i++ {
 			own := one.tenant
@@ -137,7 +137,7 @@ func (b *badDays) meddle() {
 			b.resets = append(b.resets, b.ask("RL.RESET "+b.demand.tenants[i].key))
 		}
 	}
-	b.ask(fmt.Sprintf("RL.POLICY SET plan SLIDE %d 1s", 700+100*b.rng.IntN(4)))
+	b.ask(fmt.Sprintf("RL.POLICY SET plan SLIDE %d 1s", 1400+200*b.rng.IntN(4)))
 	b.counts["policies changed"]++
 }
 
