@@ -23,9 +23,6 @@ type Balances struct {
 	// Size is the number of balances. If it is 0, no request has to be looked up. Only Balances writes it.
 	Size atomic.Int64
 
-	// Eager makes 8 requests pay for an advance, so that tests need few. It must be set before the first request.
-	Eager bool
-
 	send    func(*HomeCall)
 	usual   atomic.Int64 // ms for which units are advanced; 0: no units are asked for
 	stripes [stripes]stripe
@@ -168,21 +165,13 @@ func (e *holding) decision(s *limit.Spec, now Instant) limit.Decision {
 	return s.Decide(usages[:s.N], clock, 1, 0)
 }
 
-// Pays returns for how many requests in a period an advance pays.
-func (t *Balances) Pays(period int64, roundTrip time.Duration) int64 {
-	if t.Eager {
-		return 8
-	}
-	return Pays(period, roundTrip)
-}
-
 // configure sets for how long, and for how many requests, the holding asks for units.
 func (t *Balances) configure(e *holding) {
 	e.Period = 0
 	if usual := t.usual.Load(); usual > 0 {
 		e.Period = Span(usual, e.spec.Shortest(), e.roundTrip)
 	}
-	if e.Hot = t.Pays(e.Period, e.roundTrip); e.Period == 0 {
+	if e.Hot = Pays(e.Period, e.roundTrip); e.Period == 0 {
 		e.Recall()
 	}
 }

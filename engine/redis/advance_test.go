@@ -27,7 +27,6 @@ func openAdvancing(nodes int) func(t *testing.T, clock func() int64) conformance
 		listens(t, a.Engine, nodes)
 		a.began = time.UnixMilli(conformance.Base) // in the future, as every deadline is then
 		a.now = func() time.Time { return time.UnixMilli(a.ms.Load()) }
-		a.advances.Eager = true
 		a.Configure(Settings{Advance: 250 * time.Millisecond})
 		return a
 	}

@@ -115,7 +115,7 @@ func Pause(waited time.Duration) time.Duration {
 // They are half of the requests for which an advance pays, because a call may have several.
 func (p *Purse) hot(calls int64, roundTrip time.Duration) bool {
 	period := max(advance.Usual, advance.Trips*roundTrip.Milliseconds())
-	return calls >= p.Rate.Load() && calls*period >= 500*p.Pays(period, roundTrip)
+	return calls >= p.Rate.Load() && calls*period >= 500*advance.Pays(period, roundTrip)
 }
 
 // watch counts the requests like r from now on. If the answer leaves little room, nothing would be advanced.
