@@ -182,6 +182,42 @@ func TestAQuestionRecallsAdvances(t *testing.T) {
 	require.Equal(t, 1_000_000-admitted, d.remaining)
 }
 
+// Requests with ids, and those about several keys, wait for what is advanced, too.
+func TestRequestsWithIDsWaitForAdvances(t *testing.T) {
+	t.Parallel()
+	args := append(backends(startNode(t)), "--advance", "yes", "--advance-time", "2000")
+	p, other := dial(t, startProxy(t, args...).addr), dial(t, startProxy(t, args...).addr)
+	const limit = 1_000_000
+	for i, form := range []string{
+		"RL.SLIDE %s %d 1h COST %d ONCE a", "RL.RESERVE %s %d 1h COST %d ID a TTL 1m", "RL.SLIDE %s %d 1h COST %d AND b 1000 1h",
+	} {
+		n := 0
+		eventually(t, "a request for all that is left to be admitted: "+form, func() bool { // not if an account takes too long
+			n++
+			key := fmt.Sprintf("k%d:%d", i, n)
+			admitted := heat(t, p, fmt.Sprintf("RL.SLIDE %s %d 1h", key, limit))
+			reply := other.do(t, words(fmt.Sprintf(form, key, limit, limit-admitted))...).([]any)
+			if first, several := reply[0].([]any); several {
+				reply = first
+			}
+			return reply[0] == int64(1)
+		})
+	}
+}
+
+// A window is empty when what is held has left it, whoever decides.
+func TestAdvancesBesideAReservation(t *testing.T) {
+	t.Parallel()
+	c := dial(t, startProxy(t, append(backends(startNode(t)), "--advance", "yes")...).addr)
+	c.do(t, words("RL.RESERVE k 1000000 1h COST 5 ID a TTL 1h")...)
+	heat(t, c, "RL.SLIDE k 1000000 1h")
+	eventually(t, "draws", func() bool {
+		before := c.info(t, "advance_decisions")
+		require.Greater(t, c.decide(t, "RL.SLIDE k 1000000 1h").resetAfter, (90 * time.Minute).Milliseconds())
+		return c.info(t, "advance_decisions") > before
+	})
+}
+
 // While a node hangs, a proxy that ends waits for it no longer than for any other call.
 func TestAProxyEndsWhileItsNodeHangs(t *testing.T) {
 	t.Parallel()
