@@ -49,6 +49,45 @@ func TestImageTakesDirectivesAndFiles(t *testing.T) {
 	}
 }
 
+// TestImageIsHealthyWhileRlproxyAnswers runs the image's HEALTHCHECK beside rlproxy, both with the container's environment,
+// which has variables of a Service of Kubernetes, too.
+func TestImageIsHealthyWhileRlproxyAnswers(t *testing.T) {
+	t.Parallel()
+	i := newImage(t)
+	at := strconv.Itoa(redistest.FreePort(t))
+	i.env = []string{
+		"RLPROXY_TLS_PORT=0", "RLPROXY_BIND=127.0.0.1", "RLPROXY_REQUIREPASS=hush", "RLPROXY_POLICY=api SLIDE 5 60\nweb FIXED 7 60",
+		"RLPROXY_SERVICE_HOST=10.0.0.1", "RLPROXY_SERVICE_PORT=6380", "RLPROXY_SERVICE_PORT_REDIS=6380", "RLPROXY_PORT=tcp://10.0.0.1:6380",
+		"RLPROXY_PORT_6380_TCP=tcp://10.0.0.1:6380", "RLPROXY_PORT_6380_TCP_ADDR=10.0.0.1", "RLPROXY_HTTP_PORT=tcp://10.0.0.2:6381",
+	}
+	i.write(t, "/etc/rlproxy/rlproxy.conf", "port "+at+"\n", 0o644)
+	require.Equal(t, 1, i.spawn(t, i.healthcheck...).Exit(t), "nothing runs yet")
+	p := i.start(t, i.command()...)
+	require.Equal(t, "127.0.0.1:"+at, p.addr)
+	eventually(t, "the container's health", func() bool { return i.spawn(t, i.healthcheck...).Exit(t) == 0 || !p.Running() })
+	c := dial(t, p.addr)
+	require.Equal(t, status("OK"), c.do(t, "AUTH", "hush"))
+	require.EqualValues(t, 6, c.decide(t, "RL.CHECK web k").remaining)
+	p.stop(t)
+	require.Equal(t, 1, i.spawn(t, i.healthcheck...).Exit(t), "it has ended")
+}
+
+// The image is built from what git knows, with .git, which tells the version, and without what git ignores.
+func TestImageIsBuiltFromWhatGitKnows(t *testing.T) {
+	t.Parallel()
+	var want []string
+	for line := range strings.Lines(readPage(t, ".gitignore")) {
+		pattern := strings.TrimSuffix(strings.TrimSpace(line), "/")
+		if rooted, ok := strings.CutPrefix(pattern, "/"); ok {
+			want = append(want, rooted)
+		} else {
+			want = append(want, "**/"+pattern)
+		}
+	}
+	_, got, _ := strings.Cut(strings.TrimSpace(readPage(t, ".dockerignore")), "\n") // without the comment
+	require.Equal(t, want, strings.Split(got, "\n"))
+}
+
 // unit reads a unit of systemd: the values of each setting, in order.
 func unit(t *testing.T, path string) map[string][]string {
 	t.Helper()

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,7 +20,8 @@ import (
 // sandbox is a folder that processes see as their root, as in a container.
 type sandbox struct {
 	root     string
-	uid, gid int // of the processes
+	uid, gid int      // of the processes
+	env      []string // name=value pairs that processes have beside those of the test
 }
 
 // newSandbox returns a sandbox for processes of this user, with the given folders, to which
@@ -75,8 +77,7 @@ func (s *sandbox) spawn(t *testing.T, command ...string) *proxytest.Process {
 	if os.Getuid() == 0 {
 		args = []string{"chroot", "--groups=", "--userspec=" + strconv.Itoa(s.uid) + ":" + strconv.Itoa(s.gid), s.root}
 	}
-	args = append(args, command...)
-	return spawn(t, args[0], args[1:]...)
+	return spawn(t, "env", slices.Concat(s.env, args, command)...)
 }
 
 // start starts an rlproxy in the sandbox and waits until it listens.
@@ -109,7 +110,8 @@ var (
 // image is the last stage of deploy/Dockerfile, in a sandbox.
 type image struct {
 	*sandbox
-	entrypoint []string
+	entrypoint  []string
+	healthcheck []string
 }
 
 // newImage follows the instructions of the Dockerfile that make up the image.
@@ -137,9 +139,11 @@ func newImage(t *testing.T) *image {
 			require.True(t, strings.HasPrefix(m[2], "/etc/ssl/"), "unknown file of the build stage: %s", m[2])
 		}
 	}
-	entrypoint := regexp.MustCompile(`(?m)^ENTRYPOINT (\[.*\])$`).FindStringSubmatch(stage)
-	require.NotNil(t, entrypoint)
-	require.NoError(t, json.Unmarshal([]byte(entrypoint[1]), &i.entrypoint))
+	for instruction, to := range map[string]*[]string{"ENTRYPOINT": &i.entrypoint, "HEALTHCHECK .* CMD": &i.healthcheck} {
+		command := regexp.MustCompile(`(?m)^` + instruction + ` (\[.*\])$`).FindStringSubmatch(stage)
+		require.NotNil(t, command, instruction)
+		require.NoError(t, json.Unmarshal([]byte(command[1]), to))
+	}
 	return i
 }
 

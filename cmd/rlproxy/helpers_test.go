@@ -23,7 +23,7 @@ func startInside(f *testing.F, content string) (*live, string) {
 	f.Helper()
 	path := filepath.Join(f.TempDir(), "test.conf")
 	require.NoError(f, os.WriteFile(path, []byte(content), 0o600))
-	c, err := config.Load([]string{path}, 64*mb)
+	c, err := config.Load([]string{path}, nil, 64*mb)
 	require.NoError(f, err)
 	ready, err := prepare(c)
 	require.NoError(f, err)

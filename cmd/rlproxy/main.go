@@ -1,6 +1,7 @@
 // Command rlproxy is a rate-limiting daemon that any Redis client can talk to.
 //
 //	rlproxy [file.conf ...] [--directive value ...]
+//	rlproxy ping [file.conf ...] [--directive value ...]
 //	rlproxy import file.yaml ...
 //
 // This package wires the engine to the commands and the commands to the server, and keeps the one
@@ -8,7 +9,7 @@
 //
 // Reading order: run.go; serve.go (start and stop); log.go, memory.go, engines.go, users.go,
 // listen.go, tls.go and http.go (what serve starts); reload.go (SIGHUP and CONFIG SET); check.go (--check);
-// info.go (INFO).
+// ping.go; info.go (INFO).
 package main
 
 import (

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -12,7 +13,7 @@ import (
 	"github.com/rlproxy/rlproxy/commands"
 )
 
-// run does what the arguments ask for. With --help, --version and --check it returns
+// run does what the arguments ask for. With --help, --version, --check and ping it returns
 // at once, else when ctx is cancelled and the clients are answered.
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	alone := ""
@@ -27,11 +28,18 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		_, err := fmt.Fprintln(stdout, "rlproxy "+commands.Version+" ("+built()+")")
 		return err
 	}
+	asked := len(args) > 0 && args[0] == "ping"
+	if asked {
+		args = args[1:]
+	}
 	isCheck := func(a string) bool { return a == "--check" }
 	check := slices.ContainsFunc(args, isCheck)
 	args = slices.DeleteFunc(slices.Clone(args), isCheck)
-	load := func() (*config.Config, error) { return config.Load(args, available().share()) }
-	if check {
+	load := func() (*config.Config, error) { return config.Load(args, os.Environ(), available().share()) }
+	switch {
+	case asked:
+		return ping(ctx, load, stdout)
+	case check:
 		return runCheck(load, stdout)
 	}
 	return serve(ctx, load, stdout)
@@ -52,11 +60,14 @@ func usage() string {
 	b.WriteString(`rlproxy is a rate-limiting daemon that any Redis client can talk to.
 
 usage: rlproxy [file.conf ...] [--directive value ...] [--check]
+       rlproxy ping [file.conf ...] [--directive value ...]
        rlproxy import --help
 
   rlproxy                                    port 6380, state in this process
   rlproxy --backend redis://127.0.0.1:6379   state on a Redis node
   rlproxy rlproxy.conf --loglevel debug      a file; the command line overrides it
+  RLPROXY_PORT=7000 rlproxy rlproxy.conf     the environment overrides the file; so for each directive
+  rlproxy ping rlproxy.conf                  exit code 0 if the rlproxy of this configuration answers, else 1
   rlproxy import gateway.yaml                policies from a file of envoyproxy/ratelimit
 
   --check         check the configuration and exit

@@ -2,7 +2,7 @@
 // command line, and how SIGHUP and CONFIG SET change them. It opens nothing but the files that it reads.
 //
 // Reading order: config.go; directives.go (the table of directives); value.go, lists.go, users.go,
-// policies.go and tls.go (how each kind of setting is parsed); read.go (files and the command line);
+// policies.go and tls.go (how each kind of setting is parsed); read.go and environment.go (where settings come from);
 // conflict.go (settings that contradict each other); changes.go (SIGHUP and CONFIG SET).
 package config
 
@@ -91,15 +91,19 @@ func newConfig(memory int64) *Config {
 	return c
 }
 
-// Load reads the configuration that the arguments describe: files, and then --directive value ...
+// Load reads the configuration that the arguments and the environment describe: first the files, then the variables
+// (see environment.go), and then --directive value ... Each overrides what was read before.
 // memory is the default of maxmemory and of maxmemory-clients, in bytes.
-func Load(args []string, memory int64) (*Config, error) {
+func Load(args, environ []string, memory int64) (*Config, error) {
 	r := reader{config: newConfig(memory), given: make(map[string]bool)}
 	for len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		if err := r.readFile(args[0]); err != nil {
 			return nil, err
 		}
 		args = args[1:]
+	}
+	if err := r.readEnvironment(environ); err != nil {
+		return nil, err
 	}
 	if err := r.readArgs(args); err != nil {
 		return nil, err

@@ -82,7 +82,7 @@ func TestShippedFileShowsEveryDefault(t *testing.T) {
 		re := regexp.MustCompile(`(?m)^(# )?` + regexp.QuoteMeta(d.Name+" "+setting) + `$`)
 		require.Len(t, re.FindAll(b, -1), 1, "%s must have a line %q", path, d.Name+" "+setting)
 	}
-	c, err := Load([]string{path}, memory)
+	c, err := Load([]string{path}, nil, memory)
 	require.NoError(t, err)
 	require.Equal(t, newConfig(memory), c)
 	for _, d := range directives {

@@ -12,14 +12,14 @@ import (
 	"github.com/rlproxy/rlproxy/commands/word"
 )
 
-// reader fills a config from files and from the command line. A later setting
-// replaces an earlier one. Repeated directives add up within the files and within
-// the command line, but those of the command line replace those of the files.
+// reader fills a config from files, from the environment and from the command line, in this order. A later
+// setting replaces an earlier one. Repeated directives add up within each of the three, but those of the
+// environment replace those of the files, and those of the command line replace both.
 type reader struct {
 	config  *Config
 	given   map[string]bool // directives that are set, by their names in lower case
 	depth   int             // nesting of include
-	cleared map[string]bool // repeated directives set on the command line; nil while files are read
+	cleared map[string]bool // repeated directives set in this place; nil while files are read
 }
 
 // maxDepth bounds the nesting of include, so that a cycle is an error.

@@ -67,12 +67,12 @@ func TestCommandLineHasTheLastWord(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("port 1\nbackend redis://a\ntimeout 7\ninclude more.conf\nfail-policy x open\n"), 0o600))
 	require.NoError(t, os.WriteFile(more, []byte("\nport 2\nbackend redis://b\nfail-policy error\n"), 0o600))
 
-	c, err := Load([]string{file}, memory)
+	c, err := Load([]string{file}, nil, memory)
 	require.NoError(t, err)
 	require.Equal(t, 2, c.Port)
 	require.Equal(t, []string{"redis://a", "redis://b"}, c.Backends)
 
-	c, err = Load([]string{file, "--port", "3", "--backend", "redis://c", "--backend", "redis://d", "--fail-policy", "y", "local"}, memory)
+	c, err = Load([]string{file, "--port", "3", "--backend", "redis://c", "--backend", "redis://d", "--fail-policy", "y", "local"}, nil, memory)
 	require.NoError(t, err)
 	require.Equal(t, 3, c.Port)
 	require.Equal(t, 7*time.Second, c.Timeout)
@@ -80,31 +80,31 @@ func TestCommandLineHasTheLastWord(t *testing.T) {
 	require.Equal(t, engine.FailClosed, c.FailPolicy)
 	require.Equal(t, []engine.FailRule{{Glob: "y", Fail: engine.FailLocal}}, c.FailRules)
 
-	_, err = Load([]string{"--port", "x"}, memory)
+	_, err = Load([]string{"--port", "x"}, nil, memory)
 	require.EqualError(t, err, `command line: port must be an integer from 0 to 65535; it was "x"`)
-	_, err = Load([]string{file, "--port", "1", "-x"}, memory)
+	_, err = Load([]string{file, "--port", "1", "-x"}, nil, memory)
 	require.EqualError(t, err, `command line: port must be an integer from 0 to 65535; it was "1 -x"`)
-	_, err = Load([]string{"-x"}, memory)
+	_, err = Load([]string{"-x"}, nil, memory)
 	require.EqualError(t, err, `command line: "-x" is not a directive: directives begin with --`)
 
-	c, err = Load([]string{file, more, "--timeout", "8"}, memory)
+	c, err = Load([]string{file, more, "--timeout", "8"}, nil, memory)
 	require.NoError(t, err, "several files")
 	require.Equal(t, []string{"redis://a", "redis://b", "redis://b"}, c.Backends)
-	_, err = Load([]string{file, "6380"}, memory)
+	_, err = Load([]string{file, "6380"}, nil, memory)
 	require.EqualError(t, err, "can't read the configuration: open 6380: no such file or directory")
 
 	require.NoError(t, os.WriteFile(more, []byte("policy a SLIDE 1 1\npolicy b SLIDE 1 1\npolicy-override a x 2 1\npolicy-override b x 2 1\n"), 0o600))
-	c, err = Load([]string{more, "--policy-override", "a", "y", "BLOCKED", "--policy-override", "b", "z", "BLOCKED"}, memory)
+	c, err = Load([]string{more, "--policy-override", "a", "y", "BLOCKED", "--policy-override", "b", "z", "BLOCKED"}, nil, memory)
 	require.NoError(t, err)
 	require.Equal(t, "policy a SLIDE 1 1s\npolicy-override a y BLOCKED\npolicy b SLIDE 1 1s\npolicy-override b z BLOCKED\n", c.Policies.Set().Text())
-	c, err = Load([]string{more, "--policy", "c", "FIXED", "5", "60", "--policy-override", "c", "y", "7", "60"}, memory)
+	c, err = Load([]string{more, "--policy", "c", "FIXED", "5", "60", "--policy-override", "c", "y", "7", "60"}, nil, memory)
 	require.NoError(t, err)
 	require.Equal(t, "policy c FIXED 5 1m\npolicy-override c y 7 1m\n", c.Policies.Set().Text())
-	_, err = Load([]string{more, "--policy-override", "c", "y", "7", "60"}, memory)
+	_, err = Load([]string{more, "--policy-override", "c", "y", "7", "60"}, nil, memory)
 	require.EqualError(t, err, "command line: policy-override: no such policy 'c' in the preceding lines")
 
 	require.NoError(t, os.WriteFile(more, []byte("include more.conf\n"), 0o600))
-	_, err = Load([]string{file}, memory)
+	_, err = Load([]string{file}, nil, memory)
 	require.ErrorContains(t, err, "include must not go deeper than 16 files")
 }
 
@@ -117,10 +117,10 @@ func TestPipeIsReadOnce(t *testing.T) {
 	_, err = w.WriteString("port 7000\n")
 	require.NoError(t, errors.Join(err, w.Close()))
 	path := fmt.Sprint("/dev/fd/", r.Fd())
-	c, err := Load([]string{path}, 1<<30)
+	c, err := Load([]string{path}, nil, 1<<30)
 	require.NoError(t, err)
 	require.Equal(t, 7000, c.Port)
-	_, err = Load([]string{path}, 1<<30)
+	_, err = Load([]string{path}, nil, 1<<30)
 	require.EqualError(t, err, "can't read the configuration: "+path+" is an empty pipe; a pipe can be read only once")
 }
 
