@@ -9,6 +9,8 @@ type NodeInfo struct {
 	State     string // up, suspect, down, or refuses: up, but it refuses calls
 	Why       string // why the node is not up
 
+	Facts *NodeFacts // nil: not known
+
 	Measured bool          // whether Latency and Offset are known
 	Latency  time.Duration // of the latest read of the node's record of layouts
 	Offset   time.Duration // of the node's clock from this machine's, to half of the latency
@@ -20,6 +22,19 @@ type NodeInfo struct {
 
 	Traffic *Traffic // nil if the node's address is not known yet
 }
+
+// NodeFacts are what a node says of itself, every ten seconds.
+type NodeFacts struct {
+	Keys              int64  // in all databases
+	Memory, MaxMemory int64  // bytes in use, and maxmemory; 0: no bound
+	Policy            string // maxmemory-policy
+	Evicts            bool   // whether it evicts keys when the memory is full
+	Saves             string // how keys survive a restart: aof, rdb, no; empty: not known yet
+}
+
+// NearlyFull reports whether more than nine tenths of the memory are in use. Such a node will soon evict keys, or
+// refuse to count.
+func (f *NodeFacts) NearlyFull() bool { return f.MaxMemory > 0 && f.Memory > f.MaxMemory/10*9 }
 
 // Layout is a list of nodes by which proxies place keys.
 type Layout struct {

@@ -40,7 +40,7 @@ var allowed = map[string][]string{
 	"engine/memory":      {"engine", "engine/hold", "engine/limit", "internal/shrink", "internal/episodes"},
 	"engine/conformance": {"commands/ratelimit", "commands/table", "engine", "engine/conformance/model", "engine/limit", "shard"},
 	"engine/decisionlog": {"engine", "engine/observe", "shard", "internal/lines", "internal/episodes"},
-	"engine/backend":     {"shard", "internal/keypair", "internal/sockio", "internal/episodes"},
+	"engine/backend":     {"engine", "shard", "internal/keypair", "internal/sockio", "internal/episodes"},
 	"engine/backlog":     nil,
 	"engine/library":     {"engine/backend", "lua"},
 	"engine/local":       {"engine", "engine/backend", "engine/limit", "engine/memory"},

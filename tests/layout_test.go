@@ -210,6 +210,8 @@ func TestNodesAreShown(t *testing.T) {
 	require.Equal(t, "", n["why"])
 	require.Positive(t, n["latency-us"])
 	require.IsType(t, int64(0), n["clock-offset-ms"])
+	eventually(t, "what the node says of itself", func() bool { return shown(0)["memory"] != nil })
+	require.Equal(t, "noeviction", shown(0)["maxmemory-policy"])
 	for _, l := range n["layouts"].([]any) {
 		list := fields(t, l)
 		require.Len(t, list["proxies"], 1)

@@ -45,6 +45,8 @@ func serve(ctx context.Context, load func() (*config.Config, error), stdout io.W
 		return err
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
+	log.Info("starting", "version", commands.Version, "build", built(), "engine", engineName(c),
+		"maxmemory", c.MaxMemory, "maxmemory-clients", c.ClientMemory)
 	eng, err := openEngines(c, log)
 	if err != nil {
 		return err
@@ -83,8 +85,6 @@ func serve(ctx context.Context, load func() (*config.Config, error), stdout io.W
 // nothing is served, and the caller closes the engines.
 func start(ctx context.Context, c *config.Config, state *live, ready prepared, eng *engines,
 	log *slog.Logger) (ended chan error, err error) {
-	log.Info("starting", "version", commands.Version, "build", built(), "engine", engineName(c),
-		"maxmemory", c.MaxMemory, "maxmemory-clients", c.ClientMemory)
 	limitMemory(c, available(), log)
 	if err := eng.keepPolicies(c, log); err != nil {
 		return nil, err

@@ -33,6 +33,7 @@ type healthCheck struct {
 	probe     func(context.Context) error // sends a probe
 	record    func(error)                 // records a failed probe
 	recovered func(was Health)            // called when the node is up again
+	examine   func(context.Context)       // called after a probe that was answered, and now and then
 	report    func() []any                // returns attributes for a log line about a node that is or was down
 
 	failures atomic.Int32           // failures in a row, at most 2: the numeric value of the Health
@@ -179,11 +180,18 @@ func (h *healthCheck) plan(wait time.Duration) {
 // lines each, hundreds of times a second.
 func (h *healthCheck) run(ctx context.Context) {
 	var first time.Duration // the pause before the first probe
+	examination := time.NewTicker(factsEvery)
+	defer examination.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-h.trouble:
+		case <-examination.C:
+			if h.state() == Up {
+				Guard(h.config.Logger, "examination of "+h.name, func() { h.examine(ctx) })
+			}
+			continue
 		}
 		if h.config.Now().Sub(h.lastUp) < steadyAfter {
 			first = longer(first)
@@ -197,7 +205,10 @@ func (h *healthCheck) run(ctx context.Context) {
 			}
 			err := h.probe(ctx)
 			if !Failed(err) {
-				Guard(h.config.Logger, "recovery of "+h.name, h.probed)
+				Guard(h.config.Logger, "recovery of "+h.name, func() {
+					h.probed()
+					h.examine(ctx)
+				})
 				break
 			}
 			if ctx.Err() == nil {

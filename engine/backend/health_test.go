@@ -39,6 +39,7 @@ func openPatient() *patient {
 	}
 	p.record = func(err error) { p.fail(err) }
 	p.recovered = func(was Health) { p.heard = append(p.heard, was) }
+	p.examine = func(context.Context) {}
 	p.report = func() []any { return []any{"closed", 3} }
 	p.down = episodes.New(p.config.Logger, p.config.Now, down, "node", p.name)
 	p.open()

@@ -25,6 +25,9 @@ type Node struct {
 	Batches atomic.Int64
 
 	malformed *episodes.Episode // malformed replies
+	full      *episodes.Episode // while the node's memory is nearly full
+
+	facts atomic.Pointer[facts] // nil: not known yet
 
 	mu      sync.Mutex
 	onClose []func() error // functions to call before the client is closed; guarded by mu
@@ -35,7 +38,8 @@ func openNode(f *Fleet, b *backend, addr string) *Node {
 	n := &Node{fleet: f, backend: b, addr: addr, name: addr + b.suffix}
 	n.client = redis.NewClient(n.Options(&n.conns))
 	n.openHealth()
-	n.health.open() // until close
+	n.health.open()  // until close
+	n.health.check() // so that a node that cannot be reached is known before somebody needs it
 	return n
 }
 
@@ -52,10 +56,11 @@ func (n *Node) openHealth() {
 	n.health.name, n.health.config = n.name, &n.fleet.config
 	n.health.probe, n.health.recovered = n.probe, n.recovered
 	n.health.record = func(err error) { n.failed(err, n.health.fail) }
-	n.health.report = n.report
+	n.health.examine, n.health.report = n.examine, n.report
 	log, now := n.fleet.config.Logger, n.fleet.config.Now
 	n.health.down = episodes.New(log, now, down, "node", n.name)
 	n.malformed = episodes.New(log, now, malformed, "node", n.name)
+	n.full = episodes.New(log, now, memoryNearlyFull, "node", n.name)
 }
 
 // Name returns the node's address, host:port, or host:port/db if another node is a database of the same server.

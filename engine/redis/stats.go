@@ -47,7 +47,7 @@ func (e *Engine) Nodes() []engine.NodeInfo {
 	names, nodes := t.Names(), make([]engine.NodeInfo, len(t.Nodes))
 	for i, n := range t.Nodes {
 		d := &nodes[i]
-		d.Name, d.State = n.Name(), t.Queues[i].condition()
+		d.Name, d.State, d.Facts = n.Name(), t.Queues[i].condition(), n.Facts()
 		if r := t.Queues[i].refused.Load(); r != nil && d.State == refuses {
 			d.Why = "it refused the last call: " + r.why
 		} else if d.State != backend.Up.String() {

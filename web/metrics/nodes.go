@@ -18,6 +18,16 @@ var (
 	nodeOffset = gauge("node_clock_offset_seconds",
 		"The node's clock minus this machine's, accurate to half of the latency. It is measured together with "+
 			"rlproxy_node_latency_seconds.", "node")
+	nodeKeys = gauge("node_keys",
+		"Keys in all databases of the node, as it said within the last 10 seconds.", "node")
+	nodeMemory = gauge("node_memory_used_bytes",
+		"Memory that the node uses.", "node")
+	nodeMemoryMax = gauge("node_memory_max_bytes",
+		"The node's maxmemory, or 0 if it has no bound.", "node")
+	nodeEvicts = gauge("node_evicts",
+		"1 if the node evicts keys when its memory is full, and with them what was counted, else 0.", "node")
+	nodeSaves = gauge("node_saves",
+		"1 if keys survive a restart of the node, 0 if not. Missing if the node does not say.", "node")
 	nodeWaiting = gauge("node_queue_requests",
 		"Requests that wait to be sent to the node.", "node")
 	nodeWaits = distributionOf("node_queue_duration_seconds",
@@ -55,6 +65,15 @@ func collectNode(to chan<- prometheus.Metric, n *engine.NodeInfo) {
 	if n.Measured {
 		nodeLatency.send(to, n.Latency.Seconds(), label)
 		nodeOffset.send(to, n.Offset.Seconds(), label)
+	}
+	if f := n.Facts; f != nil {
+		nodeKeys.send(to, float64(f.Keys), label)
+		nodeMemory.send(to, float64(f.Memory), label)
+		nodeMemoryMax.send(to, float64(f.MaxMemory), label)
+		nodeEvicts.send(to, oneIf(f.Evicts), label)
+		if f.Saves != "" {
+			nodeSaves.send(to, oneIf(f.Saves != "no"), label)
+		}
 	}
 	t := n.Traffic
 	if t == nil {
