@@ -17,8 +17,8 @@
 //
 // It also runs the recipes of docs/gateways.md, and other projects' test suites, which are listed in suites.go.
 //
-// Reading order: main.go, table.go, run.go, server.go, matrix.go, examples.go, middlewares.go, program.go, holds.go,
-// workers.go, gateways.go, suites.go, suite.go, verdict.go.
+// Reading order: main.go, table.go, run.go, server.go, matrix.go, settings.go, examples.go, middlewares.go,
+// program.go, holds.go, workers.go, gateways.go, suites.go, suite.go, verdict.go.
 package main
 
 import (
@@ -31,7 +31,7 @@ import (
 )
 
 func main() {
-	only := flag.String("only", "", "run only the clients, examples, gateways and suites whose name matches; write no matrix")
+	only := flag.String("only", "", "run only the clients, settings, examples, gateways and suites whose name matches; write no matrix")
 	jobs := flag.Int("j", runtime.NumCPU(), "how many programs run at a time")
 	flag.Parse()
 	if err := run(*only, *jobs); err != nil {
@@ -70,7 +70,15 @@ func run(only string, jobs int) error {
 		}
 	}
 
+	var tuned []*tryout
+	for _, s := range settings {
+		if pattern.MatchString("settings-" + s.name) {
+			tuned = append(tuned, &tryout{setting: s})
+		}
+	}
+
 	each(jobs, trials, (*trial).run)
+	each(jobs, tuned, (*tryout).run)
 	each(jobs, shown, (*demonstration).run)
 	each(jobs, crossed, (*crossing).run)
 	each(jobs, tried, (*audition).run)
@@ -84,6 +92,12 @@ func run(only string, jobs int) error {
 	for _, t := range trials {
 		checks += len(t.results)
 		failures += len(t.failures())
+	}
+	for _, t := range tuned {
+		checks++
+		if t.err != nil {
+			failures++
+		}
 	}
 	for _, d := range shown {
 		checks++
@@ -103,8 +117,8 @@ func run(only string, jobs int) error {
 			failures++
 		}
 	}
-	fmt.Printf("%d runs of clients, %d examples, %d gateways, %d suites, %d checks, %d failed\n",
-		len(trials), len(shown), len(crossed), len(tried), checks, failures)
+	fmt.Printf("%d runs of clients, %d settings, %d examples, %d gateways, %d suites, %d checks, %d failed\n",
+		len(trials), len(tuned), len(shown), len(crossed), len(tried), checks, failures)
 	if failures > 0 || checks == 0 {
 		return fmt.Errorf("%d of %d checks failed", failures, checks)
 	}

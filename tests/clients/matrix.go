@@ -71,6 +71,7 @@ func writeMatrix(path string, trials []*trial, shown []*demonstration, crossed [
 		fmt.Fprintf(&b, "| %s | `%s` |\n", c.name, c.call)
 	}
 
+	b.WriteString(settingsTable())
 	b.WriteString(forwardedNotes)
 	b.WriteString("\n## Examples\n\n")
 	b.WriteString("Each protects an HTTP handler: 200 up to the limit, then 429, with the headers that [examples/](../examples/README.md) lists. It\n")
