@@ -31,6 +31,7 @@ type Policy struct {
 	Shards    int               // shards per key as given, which may be more than a limit; 0: not given
 	Fail      engine.FailPolicy // FAIL policy; engine.FailDefault: not given
 	Shadow    bool              // requests are decided, but not denied
+	Order     []int             // of the values of Envoy's descriptors in a key, from 0; nil: as they come
 	Overrides []Override        // sorted by pattern
 
 	Configured bool  // the policy is in the configuration; only set in a Catalog

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -34,6 +35,15 @@ const (
 	errUnknown = "ERR no such policy " // followed by the name
 )
 
+// orderWord is the option of a policy that orders the values of Envoy's descriptors.
+const orderWord = "ORDER"
+
+// MaxValues is the most values that ORDER has.
+const MaxValues = 16
+
+var errOrder = fmt.Sprint("ERR ORDER must have the numbers from 1 to n, at most ", MaxValues,
+	", each once, such as 2,1")
+
 // Errors about the bounds of a Set.
 var (
 	errPolicies = fmt.Sprint("ERR too many policies: at most ", MaxPolicies)
@@ -49,14 +59,44 @@ func parsePolicy(words [][]byte) (*Policy, string) {
 	if len(words) == 0 || !isName(words[0]) {
 		return nil, wrongName(words)
 	}
+	order, rules, msg := parseOrder(words[1:])
+	if msg != "" {
+		return nil, msg
+	}
 	var r engine.Request
-	if msg := ratelimit.ParsePolicy(&r, words[1:]); msg != "" {
+	if msg := ratelimit.ParsePolicy(&r, rules); msg != "" {
 		return nil, msg
 	}
 	return &Policy{
 		Name: string(words[0]), Kind: r.Kind, Limits: limits(&r), Param: r.Param, Manner: r.Manner,
-		Shards: r.Shards, Fail: r.Fail, Shadow: r.Shadow,
+		Shards: r.Shards, Fail: r.Fail, Shadow: r.Shadow, Order: order,
 	}, ""
+}
+
+// parseOrder parses the option ORDER, which only policies have. It returns the words without it, and an error reply
+// or "". No other word of a policy can be ORDER.
+func parseOrder(words [][]byte) (order []int, rest [][]byte, msg string) {
+	i := slices.IndexFunc(words, func(w []byte) bool { return word.Is(w, orderWord) })
+	switch {
+	case i < 0:
+		return nil, words, ""
+	case i == len(words)-1:
+		return nil, nil, reply.OptionWithoutValue(orderWord)
+	}
+	for n := range strings.SplitSeq(string(words[i+1]), ",") {
+		at, ok := word.Integer([]byte(n))
+		if !ok || at < 1 || at > MaxValues || slices.Contains(order, int(at-1)) {
+			return nil, nil, errOrder + "; it was " + word.Literal(words[i+1])
+		}
+		order = append(order, int(at-1))
+	}
+	if slices.Max(order) >= len(order) {
+		return nil, nil, errOrder + "; it was " + word.Literal(words[i+1])
+	}
+	if slices.IsSorted(order) {
+		order = nil
+	}
+	return order, slices.Concat(words[:i], words[i+2:]), ""
 }
 
 // parseOverride parses an override of p from its pattern on. It returns an error reply, or "".
@@ -151,6 +191,13 @@ func (p *Policy) Words() []string {
 	}
 	if p.Shadow {
 		words = append(words, "SHADOW")
+	}
+	if p.Order != nil {
+		places := make([]string, len(p.Order))
+		for i, at := range p.Order {
+			places[i] = strconv.Itoa(at + 1)
+		}
+		words = append(words, orderWord, strings.Join(places, ","))
 	}
 	return words
 }

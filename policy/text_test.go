@@ -112,3 +112,31 @@ func FuzzParse(f *testing.F) {
 		require.Len(t, s.Text(), s.size)
 	})
 }
+
+func TestOrderIsAnOptionOfPolicies(t *testing.T) {
+	for words, want := range map[string]string{
+		"ORDER 2,1":        "policy a FIXED 5 1m ORDER 2,1\n",
+		"order 3,1,2":      "policy a FIXED 5 1m ORDER 3,1,2\n",
+		"ORDER 1,2":        "policy a FIXED 5 1m\n",
+		"ORDER 1":          "policy a FIXED 5 1m\n",
+		"ORDER 2,1 SHADOW": "policy a FIXED 5 1m SHADOW ORDER 2,1\n",
+	} {
+		s, err := Parse("policy a FIXED 5 60 " + words)
+		require.NoError(t, err, words)
+		require.Equal(t, want, s.Text())
+	}
+	for words, want := range map[string]string{
+		"ORDER":                   "option ORDER has no value",
+		"ORDER 2":                 "ORDER must have the numbers from 1 to n, at most 16, each once, such as 2,1; it was '2'",
+		"ORDER 1,1":               "it was '1,1'",
+		"ORDER 0,1":               "it was '0,1'",
+		"ORDER ,":                 "it was ','",
+		"ORDER 2,1 ORDER 2,1":     "ORDER",
+		"ORDER 17,2":              "it was '17,2'",
+		"ORDER 1,2,3,4,-5":        "it was '1,2,3,4,-5'",
+		"ORDER 2,1,9223372036854": "it was",
+	} {
+		_, err := Parse("policy a FIXED 5 60 " + words)
+		require.ErrorContains(t, err, want, words)
+	}
+}

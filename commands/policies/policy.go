@@ -38,7 +38,8 @@ var (
 // shown is what RL.POLICY GET replies.
 var shown = "Map (flat in RESP2): name; algorithm: " + strings.ToLower(ratelimit.Algorithms()) + "; limits, an array " +
 	"of maps of limit and window-ms; buckets, or refill if the algorithm is bucket; strict, 0 or 1; " +
-	"shards, 0 if not given; fail, `default` if not given; shadow, 0 or 1; overrides, an array of maps of pattern " +
+	"shards, 0 if not given; fail, `default` if not given; shadow, 0 or 1; order, an array of integers; overrides, " +
+	"an array of maps of pattern " +
 	"and limits, or of pattern and access, which is `unlimited` " +
 	"or `blocked`; source, `configuration` or `runtime`; version, the number of changes by RL.POLICY so far, or 0 if " +
 	"the source is the configuration."
@@ -49,6 +50,10 @@ var (
 		About: "a key, or a key prefix followed by `*`. It has no other `*`, no `?` and no `[`, and is no network. " +
 			"The override of a key itself wins over those of prefixes, and a longer prefix over a shorter one"}
 )
+
+var orderArg = table.Arg{Name: "places", Type: "string", Token: "ORDER", Optional: true,
+	About: "how Envoy's descriptors become keys: the numbers of their values, in the order in which they are joined, " +
+		"such as 2,1; without it as they come"}
 
 // Row returns RL.POLICY.
 func Row(c Config) table.Row {
@@ -100,7 +105,7 @@ func Row(c Config) table.Row {
 		Name: "rl.policy|set", Arity: -6, Flags: changing, AllKeys: true, Since: "0.1.0",
 		Complexity: "O(N) with N the size of all policies",
 		Summary:    "Adds a policy, or replaces one and keeps its overrides",
-		Args:       append([]table.Arg{nameArg}, ratelimit.PolicyArgs()...),
+		Args:       append(append([]table.Arg{nameArg}, ratelimit.PolicyArgs()...), orderArg),
 		Replies: "Map (flat in RESP2): version, the number of changes by RL.POLICY so far; new-windows, an array of " +
 			"those windows, in ms, that begin to count at 0 because the policy did not have them " +
 			"before. These are all windows, also those of its overrides, if it is new or if its algorithm, BUCKETS " +
@@ -245,7 +250,7 @@ func (c *Config) list(w reply.Writer, _ [][]byte) string {
 
 // show writes a policy as RL.POLICY GET replies it.
 func show(w reply.Writer, p *policy.Policy) {
-	w.Map(11)
+	w.Map(12)
 	w.Field("name", p.Name)
 	w.Field("algorithm", strings.ToLower(ratelimit.Algorithm(p.Kind)))
 	w.Text("limits")
@@ -255,6 +260,11 @@ func show(w reply.Writer, p *policy.Policy) {
 	number(w, "shards", int64(p.Shards))
 	w.Field("fail", p.Fail.String())
 	number(w, "shadow", bit(p.Shadow))
+	w.Text("order")
+	w.Array(len(p.Order))
+	for _, at := range p.Order {
+		w.Int(int64(at + 1))
+	}
 	w.Text("overrides")
 	w.Array(len(p.Overrides))
 	for i := range p.Overrides {

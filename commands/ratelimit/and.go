@@ -142,6 +142,25 @@ func (g *grammar) same(args [][]byte, i, j int) bool {
 	return bytes.Equal(args[i], args[j]) && (!g.keys.Joined || bytes.Equal(args[i-1], args[j-1]))
 }
 
+// Together makes one multi-key request of requests about keys, each of which must be there once. The answers are those
+// of AND: KeyNumber says for which of the requests. It returns an error reply, or "".
+func Together(requests []engine.Request) string {
+	for i := range requests {
+		switch {
+		case i == maxKeys:
+			return tooManyKeys(requests[i].Key)
+		case slices.ContainsFunc(requests[:i], func(r engine.Request) bool {
+			return bytes.Equal(r.Key, requests[i].Key)
+		}):
+			return sameKey(requests[i].Key)
+		}
+	}
+	if len(requests) > 1 {
+		arrange(requests)
+	}
+	return ""
+}
+
 // arrange gives each request its place, and brings those together that the engine must decide together.
 func arrange(requests []engine.Request) {
 	blocked := slices.ContainsFunc(requests, func(r engine.Request) bool {

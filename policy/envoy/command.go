@@ -5,14 +5,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
 const usage = `Read configurations of envoyproxy/ratelimit and write policies for rlproxy.
 
-usage: rlproxy import [--format lines|commands] [--algorithm fixed|slide|counter] [--separator text] file.yaml ...
+usage: rlproxy import [--format lines|commands] [--algorithm fixed|slide|counter] file.yaml ...
 
   rlproxy import gateway.yaml > policies.conf
   rlproxy import --format commands gateway.yaml | redis-cli -p 6380
@@ -22,8 +21,6 @@ usage: rlproxy import [--format lines|commands] [--algorithm fixed|slide|counter
   --algorithm   fixed (the default) counts in fixed windows, as envoyproxy/ratelimit does; slide never
                 admits more than the limit in any window; counter comes close to that in constant
                 memory
-  --separator   the text between the values of a descriptor in a client's key; | by default.
-                It must be something that the values themselves never contain
   --help, -h    print this help and exit
 
 Files of one domain are merged. What could not be carried over is reported on standard error, with
@@ -61,7 +58,6 @@ func parse(args []string, open func(string) (io.ReadCloser, error)) (*Import, st
 	flags.SetOutput(io.Discard)
 	format := flags.String("format", "lines", "")
 	algorithm := flags.String("algorithm", "fixed", "")
-	separator := flags.String("separator", "|", "")
 	var names []string
 	for { // options may follow files
 		if err := flags.Parse(args); err != nil {
@@ -81,9 +77,6 @@ func parse(args []string, open func(string) (io.ReadCloser, error)) (*Import, st
 		return nil, "", fmt.Errorf("--format must be lines or commands, not %q", *format)
 	case !known:
 		return nil, "", fmt.Errorf("--algorithm must be fixed, slide or counter, not %q", *algorithm)
-	case !separates(*separator):
-		return nil, "", fmt.Errorf("--separator must be 1 to 8 printable ASCII characters without blanks, quotes, "+
-			"backslashes, *, ? and [, not %q", *separator)
 	}
 	var sources []Input
 	for _, name := range names {
@@ -93,14 +86,8 @@ func parse(args []string, open func(string) (io.ReadCloser, error)) (*Import, st
 		}
 		sources = append(sources, Input{name, text})
 	}
-	im, err := Read(sources, Options{Algorithm: kind, Separator: *separator})
+	im, err := Read(sources, Options{Algorithm: kind})
 	return im, *format, err
-}
-
-// separates reports whether s is allowed as a separator.
-func separates(s string) bool {
-	odd := func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune("*?['\"\\", c) }
-	return s != "" && len(s) <= 8 && !strings.ContainsFunc(s, odd)
 }
 
 // read reads a file. Of one that is too large it reads one byte more than maxFile.

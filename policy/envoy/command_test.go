@@ -28,7 +28,7 @@ func TestExamplesAreImportedAsInTheGoldenFiles(t *testing.T) {
 		"store":    {"store.yaml"},
 		"letters":  {"letters.yaml", "shared.yaml"},
 		"partly":   {"partly.yaml"},
-		"commands": {"--format", "commands", "letters.yaml", "--algorithm=slide", "--separator", "::"},
+		"commands": {"--format", "commands", "letters.yaml", "--algorithm=slide"},
 		"counter":  {"--algorithm", "counter", "shared.yaml"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -77,12 +77,7 @@ func TestExitCodesSayWhetherEverythingWasCarriedOver(t *testing.T) {
 		{"store.yaml missing.yaml", 2, "missing.yaml: no such file or directory"},
 		{"--format json store.yaml", 2, `--format must be lines or commands, not "json"`},
 		{"--algorithm token store.yaml", 2, `--algorithm must be fixed, slide or counter, not "token"`},
-		{"--separator * store.yaml", 2, `--separator must be 1 to 8 printable ASCII characters`},
-		{"--separator= store.yaml", 2, `--separator must be 1 to 8`},
-		{"--separator 123456789 store.yaml", 2, `--separator must be 1 to 8`},
 		{"--sep x store.yaml", 2, "flag provided but not defined: -sep"},
-		{"letters.yaml --separator ewsletter", 2, "--separator must be 1 to 8"},
-		{"letters.yaml --separator newslet", 2, "letters.yaml:5: the value 'newsletter' contains the separator 'newslet': choose another with --separator"},
 		{"letters.yaml letters.yaml", 2, "letters.yaml:5: the same key and value as at letters.yaml:5"},
 	} {
 		code, stdout, stderr := run(strings.Fields(c.args)...)
@@ -97,7 +92,7 @@ func TestExitCodesSayWhetherEverythingWasCarriedOver(t *testing.T) {
 
 func TestHelpNamesEveryOption(t *testing.T) {
 	_, stdout, _ := run("--help")
-	for _, option := range []string{"--format lines|commands", "--algorithm fixed|slide|counter", "--separator text", "--help, -h", "exit code"} {
+	for _, option := range []string{"--format lines|commands", "--algorithm fixed|slide|counter", "--help, -h", "exit code"} {
 		require.Contains(t, stdout, option)
 	}
 }

@@ -3,7 +3,7 @@
 // In envoyproxy/ratelimit, a request has a domain and a descriptor: a list of keys with values,
 // like (user=7), (path=/login). The configuration is a tree that is searched level by level,
 // and each list of values has a counter of its own. In rlproxy, the domain and the keys become
-// the name of a policy, and the values, joined by a separator, become the client's key:
+// the name of a policy, and the values, joined by |, become the client's key:
 //
 //	RL.CHECK shop.user.path /login|7
 //
@@ -14,8 +14,8 @@
 //
 // Reading order: read.go reads a file into the tree, and yaml.go the values in it; tree.go
 // searches the tree as envoyproxy/ratelimit does; shape.go collects the sequences of keys that
-// get a policy each; order.go finds the order and the overrides; write.go formats the output;
-// command.go is the command line.
+// get a policy each; order.go finds the order and the overrides; match.go has the names of policies
+// and the keys of clients; write.go formats the output; command.go is the command line.
 package envoy
 
 import (
@@ -33,8 +33,6 @@ type Options struct {
 	// Algorithm is limit.Fixed, limit.Slide or limit.Counter. Fixed counts as
 	// envoyproxy/ratelimit does.
 	Algorithm limit.Kind
-	// Separator is the text between the values in a client's key.
-	Separator string
 }
 
 // A Position is a line of a file.
@@ -72,9 +70,6 @@ type Imported struct {
 	Domain string
 	// Keys are the keys of a descriptor, in the order of envoyproxy/ratelimit.
 	Keys []string
-	// Order is the order of the values in a client's key: the value of Keys[Order[0]] comes
-	// first.
-	Order []int
 }
 
 // Input is a file to import.
@@ -95,15 +90,11 @@ func Read(sources []Input, options Options) (*Import, error) {
 			return nil, err
 		}
 	}
-	names := make(map[string]bool)
+	names := make(map[string]*shape)
 	left := maxCombinations
 	for _, d := range r.ordered {
 		for _, s := range shapes(d) {
-			policies, err := s.policies(names, &left, im)
-			if err != nil {
-				return nil, err
-			}
-			im.Policies = append(im.Policies, policies...)
+			im.Policies = append(im.Policies, s.policies(names, &left, im)...)
 		}
 	}
 	if _, err := policy.Parse(im.Lines()); err != nil {

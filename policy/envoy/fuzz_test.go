@@ -26,16 +26,16 @@ func FuzzImport(f *testing.F) {
 	}
 	for _, text := range []string{
 		"domain: \"d\\n\\x00\\\"\\xe9\"\ndescriptors: [{key: \"\\n<|\", value: \"a b\\t\\\"'*\", rate_limit: {unit: day}}]\n",
-		top + "- &a {key: a, descriptors: [*a]}\n", top + "- {key: a, <<: {rate_limit: {unlimited: yes}}}\n", "---\n---\n", "a: [", "%YAML 1.1\n--- !!map\n? x\n",
+		top + "- &a {key: a, descriptors: [*a]}\n", top + "- {key: a, <<: {rate_limit: {unlimited: yes}}}\n", "---\n---\n", "a: [", "apiVersion: v1\nkind: ConfigMap\ndata:\n  a: |\n    domain: d\n    descriptors: [{key: a, rate_limit: {unit: day}}]\n  b: \"- x\"\n", "%YAML 1.1\n--- !!map\n? x\n",
 		"domain: " + strings.Repeat("long.", 30) + "\ndescriptors:\n- {key: a, rate_limit: {unit: day}}\n- {key: b, rate_limit: {unit: day}}\n",
 	} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		im, err := Read([]Input{{"a.yaml", text}}, Options{limit.Counter, "|"})
+		im, err := Read([]Input{{"a.yaml", text}}, Options{limit.Counter})
 		if err != nil {
 			require.NotContains(t, err.Error(), "\n")
-			require.Regexp(t, `^(a\.yaml(:\d+)?: |there is no limit in |rlproxy would not accept the output: line \d+: )`, err.Error())
+			require.Regexp(t, `^(a\.yaml( \(.*\))?(:\d+)?: |there is no limit in |rlproxy would not accept the output: line \d+: )`, err.Error())
 			return
 		}
 		set, err := policy.Parse(im.Lines())

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rlproxy/rlproxy/commands/word"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/policy"
@@ -161,13 +160,16 @@ func permute(begun, rest []int, use func([]int)) {
 }
 
 // pattern returns the pattern of a combination that has one, with the values in the given order.
-func (t *table) pattern(c int, order []int, separator string) string {
+func (t *table) pattern(c int, order []int) string {
 	var b strings.Builder
 	for k, i := range order {
 		if k > 0 {
 			b.WriteString(separator)
 		}
 		class := t.shape.levels[i].classes[t.class(c, i)]
+		if len(order) > 1 {
+			class.text = escape(class.text)
+		}
 		b.WriteString(class.text)
 		if !class.exact {
 			b.WriteByte('*')
@@ -180,17 +182,23 @@ func (t *table) pattern(c int, order []int, separator string) string {
 // policies returns the policies of a shape: one, or two if some of its limits are in shadow mode
 // and others are not. It returns none, with a remark, if there would be more than left
 // combinations. names has the names of policies that are taken.
-func (s *shape) policies(names map[string]bool, left *int, im *Import) ([]Imported, error) {
-	if err := s.separable(im.options.Separator); err != nil {
-		return nil, err
-	}
+func (s *shape) policies(names map[string]*shape, left *int, im *Import) []Imported {
 	t, ok := newTable(s, *left)
 	if !ok {
 		im.remark(s.limits[0].Position, fmt.Sprintf("%s is not carried over: its fixed values can be combined in too "+
 			"many ways", keyNames(s.keys)))
-		return nil, nil
+		return nil
 	}
 	*left -= len(t.effects)
+	both := Names(s.domain.name, s.keys)
+	for _, name := range both {
+		if other := names[name]; other != nil {
+			im.remark(s.limits[0].Position, fmt.Sprintf("%s is not carried over: its policy would have the same name "+
+				"as that of %s, %v", keyNames(s.keys), keyNames(other.keys), other.limits[0].Position))
+			return nil
+		}
+		names[name] = s
+	}
 	order, lost := t.order()
 	t.remarks(order, lost, im)
 	shadows := 0
@@ -199,34 +207,14 @@ func (s *shape) policies(names map[string]bool, left *int, im *Import) ([]Import
 			shadows++
 		}
 	}
-	name := policyName(names, s.domain.name, s.keys, "")
 	var policies []Imported
 	if shadows < len(s.limits) {
-		policies = append(policies, t.policy(order, im, name, false))
+		policies = append(policies, t.policy(order, im, both[0], false))
 	}
 	if shadows > 0 {
-		if len(policies) > 0 {
-			name = policyName(names, s.domain.name, s.keys, ".shadow")
-		}
-		policies = append(policies, t.policy(order, im, name, true))
+		policies = append(policies, t.policy(order, im, both[len(policies)], true))
 	}
-	return policies, nil
-}
-
-// separable returns an error if a value contains the separator.
-func (s *shape) separable(separator string) error {
-	if len(s.keys) == 1 {
-		return nil
-	}
-	for _, v := range s.levels {
-		for i, c := range v.classes {
-			if strings.Contains(c.text, separator) {
-				return fmt.Errorf("%v: the value %s contains the separator %s: choose another with --separator",
-					v.sources[i].Position, word.Literal([]byte(c.text)), word.Literal([]byte(separator)))
-			}
-		}
-	}
-	return nil
+	return policies
 }
 
 // policy returns the policy with the limits that are in shadow mode, or with those that are not.
@@ -235,6 +223,9 @@ func (t *table) policy(order []int, im *Import, name string, shadow bool) Import
 	w := &writer{table: t, order: order, im: im, shadow: shadow, given: make(map[int]*given),
 		refused: make(map[*descriptor]bool)}
 	w.Policy = policy.Policy{Name: name, Kind: im.options.Algorithm, Shadow: shadow}
+	if !slices.IsSorted(order) {
+		w.Order = order
+	}
 	e := w.wanted(all)
 	w.given[all] = &given{e, t.decided[all]}
 	w.Limits = []limit.Window{e.window}
@@ -251,7 +242,7 @@ func (t *table) policy(order []int, im *Import, name string, shadow bool) Import
 	slices.SortFunc(w.Overrides, func(a, b policy.Override) int { return strings.Compare(a.Pattern, b.Pattern) })
 	first := slices.IndexFunc(t.shape.limits, func(d *descriptor) bool { return d.shadows() == shadow })
 	return Imported{Policy: w.Policy, At: t.shape.limits[first].Position, Domain: t.shape.domain.name,
-		Keys: t.shape.keys, Order: order}
+		Keys: t.shape.keys}
 }
 
 // A writer makes the overrides of a policy.
@@ -287,7 +278,7 @@ func (w *writer) give(c int) *given {
 	}
 	g := w.give(w.parent(c, w.order))
 	if e := w.wanted(c); e != g.effect && w.check(c) == "" {
-		w.Overrides = append(w.Overrides, e.override(w.pattern(c, w.order, w.im.options.Separator)))
+		w.Overrides = append(w.Overrides, e.override(w.pattern(c, w.order)))
 		g = &given{e, w.decided[c]}
 	}
 	w.given[c] = g
@@ -296,7 +287,7 @@ func (w *writer) give(c int) *given {
 
 // check returns an error reply if there can be no override with the pattern of c, else "".
 func (w *writer) check(c int) string {
-	return policy.CheckPattern(w.Name, []byte(w.pattern(c, w.order, w.im.options.Separator)))
+	return policy.CheckPattern(w.Name, []byte(w.pattern(c, w.order)))
 }
 
 // refuse adds a remark that the combination c, since there can be no override, has g instead of what it should have.

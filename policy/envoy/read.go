@@ -8,6 +8,7 @@ import (
 	"io"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -15,13 +16,14 @@ import (
 	"github.com/rlproxy/rlproxy/commands/word"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/policy"
 )
 
 // Bounds of files. What an alias stands for counts each time that it is used.
 const (
-	maxFile   = 4 << 20 // bytes of a file
-	maxDepth  = 16      // levels of nested descriptors
-	maxVisits = 1 << 20 // entries of maps and lists in all files together
+	maxFile   = 4 << 20          // bytes of a file
+	maxDepth  = policy.MaxValues // levels of nested descriptors
+	maxVisits = 1 << 20          // entries of maps and lists in all files together
 )
 
 // day is the length of a day in ms.
@@ -49,29 +51,39 @@ type reader struct {
 	remark  func(Position, string) // adds a remark
 	visits  int                    // entries of maps and lists so far
 	name    string                 // name of the file that is being read
+	inList  bool                   // a List of Kubernetes is being read
+	before  int                    // lines of the file before the text that is being read
 }
 
-// file adds the domain of a file.
+// file adds the domains of a file: one for each of its documents.
 func (r *reader) file(s Input) error {
-	r.name = s.Name
+	r.name, r.before = s.Name, 0
 	if len(s.Text) > maxFile {
 		return fmt.Errorf("%s: the file has more than %d MiB", s.Name, maxFile>>20)
 	}
-	d := yaml.NewDecoder(bytes.NewReader(s.Text))
-	var document, more yaml.Node
-	switch err := d.Decode(&document); {
-	case errors.Is(err, io.EOF):
-		return fmt.Errorf("%s: the file is empty", s.Name)
-	case err != nil:
-		return r.damaged(err)
+	return r.documents(s.Text, r.document)
+}
+
+// documents calls read with the root of each document of a text. One at least must not be empty.
+func (r *reader) documents(text []byte, read func(*yaml.Node) error) error {
+	empty := true
+	for d := yaml.NewDecoder(bytes.NewReader(text)); ; {
+		var document yaml.Node
+		switch err := d.Decode(&document); {
+		case errors.Is(err, io.EOF) && empty:
+			return fmt.Errorf("%s: the file is empty", r.name)
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return r.damaged(err)
+		}
+		if n := document.Content[0]; n.ShortTag() != "!!null" {
+			empty = false
+			if err := read(n); err != nil {
+				return err
+			}
+		}
 	}
-	switch err := d.Decode(&more); {
-	case err == nil:
-		r.remark(r.at(&more), "only the first document of a file is read")
-	case !errors.Is(err, io.EOF):
-		return r.damaged(err)
-	}
-	return r.root(document.Content[0])
 }
 
 var lineOf = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?(.*)`)
@@ -83,10 +95,11 @@ func (r *reader) damaged(err error) error {
 	if line == "" {
 		line = "1" // the library leaves out the first line
 	}
-	return fmt.Errorf("%s:%s: not YAML: %s", r.name, line, found[2])
+	n, _ := strconv.Atoi(line) // it is digits
+	return fmt.Errorf("%s:%d: not YAML: %s", r.name, r.before+n, found[2])
 }
 
-func (r *reader) at(n *yaml.Node) Position { return Position{r.name, n.Line} }
+func (r *reader) at(n *yaml.Node) Position { return Position{r.name, r.before + n.Line} }
 
 // errorf returns an error that begins with the place of n.
 func (r *reader) errorf(n *yaml.Node, format string, args ...any) error {
@@ -159,9 +172,10 @@ func (r *reader) descriptor(l *level, n *yaml.Node, depth int) error {
 	if err := r.rateLimit(d, rate); err != nil {
 		return err
 	}
-	if quota && d.limit != nil && *d.limit != unlimited {
-		r.leaveOut(d, at["quota_mode"], "quota_mode",
-			"it would deny on its own, and not only when all quotas are used up")
+	if quota && d.limit != nil && *d.limit != unlimited && !d.shadow {
+		d.shadow = true
+		r.remark(r.at(at["quota_mode"]), "quota_mode becomes SHADOW for "+d.String()+": it counts and denies nothing, "+
+			"but replies have no metadata that say when all quotas are used up")
 	}
 	if share {
 		r.remark(r.at(at["share_threshold"]), "share_threshold is not carried over, nor are "+
@@ -256,8 +270,8 @@ func (r *reader) replaces(name string, list *yaml.Node) error {
 		case name:
 			return r.errorf(item, "a limit must not replace itself: %s", word.Literal([]byte(other)))
 		}
-		r.remark(r.at(item), "replaces is not carried over: where this limit applies, do not check the limit "+
-			word.Literal([]byte(other)))
+		r.remark(r.at(item), "replaces is not carried over: this limit and the limit "+word.Literal([]byte(other))+
+			" both apply, unless the client does not ask about the other")
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 
 // readText imports one file with the default options.
 func readText(text string) (*Import, error) {
-	return Read([]Input{{"a.yaml", []byte(text)}}, Options{limit.Fixed, "|"})
+	return Read([]Input{{"a.yaml", []byte(text)}}, Options{limit.Fixed})
 }
 
 // lines imports a configuration without remarks, and returns the lines of its policies.
@@ -42,6 +42,7 @@ func TestErrorsAboutInvalidFilesHaveTheLine(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                    "a.yaml: the file is empty",
 		"# nothing\n":         "a.yaml: the file is empty",
+		"---\n---\n":          "a.yaml: the file is empty",
 		"- a\n- b\n":          "a.yaml:1: the configuration must be a map, not a list",
 		"domain: d\n  x: y\n": "a.yaml:2: not YAML: mapping values are not allowed in this context",
 		"domain: \"d\n":       "a.yaml:2: not YAML: found unexpected end of stream",
@@ -61,34 +62,33 @@ func TestErrorsAboutInvalidFilesHaveTheLine(t *testing.T) {
 		top + "- key: {a: b}\n":                "a.yaml:3: key must be a string, not a map",
 		top + "- {key: a, [b]: c}\n":           "a.yaml:3: the name of a field must be a string, not a list",
 		top + "- key: a\n- key: b\n- key: a\n": "a.yaml:5: the same key and value as at a.yaml:3",
-		top + "- {key: a, value: x*}\n- {key: a, value: x*}\n":                               "a.yaml:4: the same key and value as at a.yaml:3",
-		top + "- key: a\n  rate_limit: 5\n":                                                  "a.yaml:4: rate_limit must be a map, not '5'",
-		top + "- key: a\n  rate_limit:\n    unit: fortnight\n":                               "a.yaml:5: unit must be second, minute, hour, day, week, month or year, not 'fortnight'",
-		top + "- key: a\n  rate_limit:\n    requests_per_unit: 3\n":                          "a.yaml:5: unit must be second, minute, hour, day, week, month or year, not ''",
-		top + "- key: a\n  rate_limit: {unit: day,\n    requests_per_unit: 4294967296}\n":    "a.yaml:5: requests_per_unit must be an integer between 0 and 4294967295, not '4294967296'",
-		top + "- key: a\n  rate_limit: {unit: day,\n    requests_per_unit: -1}\n":            "a.yaml:5: requests_per_unit must be an integer between 0 and 4294967295, not '-1'",
-		top + "- key: a\n  rate_limit: {unit: day,\n    requests_per_unit: 1.0}\n":           "a.yaml:5: requests_per_unit must be an integer between 0 and 4294967295, not '1.0'",
-		top + "- key: a\n  rate_limit: {unit: day,\n    requests_per_unit: many}\n":          "a.yaml:5: requests_per_unit must be an integer between 0 and 4294967295, not 'many'",
-		top + "- key: a\n  rate_limit: {unit: day, unlimited: true}\n":                       "a.yaml:4: rate_limit is unlimited and has a unit",
-		top + "- key: a\n  rate_limit: {unlimited: 2}\n":                                     "a.yaml:4: unlimited must be true or false, not '2'",
-		top + "- key: a\n  shadow_mode: [true]\n":                                            "a.yaml:4: shadow_mode must be true or false, not a list",
-		top + "- key: a\n  share_threshold: true\n":                                          "a.yaml:4: share_threshold needs a value that ends in *",
-		top + "- key: a\n  value: a*b\n  share_threshold: true\n":                            "a.yaml:5: share_threshold needs a value that ends in *",
-		top + "- key: a\n  Value: x\n":                                                       "a.yaml:4: unknown field 'Value'; its name is value",
-		top + "- key: a\n  rate_limit: {unit: day,\n    Requests_Per_Unit: 1}\n":             "a.yaml:5: unknown field 'Requests_Per_Unit'; its name is requests_per_unit",
-		top + "- key: a\n  colour: red\n":                                                    "a.yaml:4: unknown field 'colour'",
-		top + "- key: a*\n  descriptors: [{key: b, burst: 5}]\n":                             "a.yaml:4: unknown field 'burst'",
-		top + "- key: a\n  rate_limit: {unit: day, replaces: [{name: x, Name: y}]}\n":        "a.yaml:4: unknown field 'Name'; its name is name",
-		"Domain: d\ndescriptors: []\n":                                                       "a.yaml:1: unknown field 'Domain'; its name is domain",
-		top + "- key: a\n  rate_limit: {unit: day,\n    unit_multiplier: 0}\n":               "a.yaml:5: unit_multiplier must be an integer between 1 and 4294967295, not '0'",
-		top + "- key: a\n  rate_limit: {unit: day,\n    unit_multiplier: 1.5}\n":             "a.yaml:5: unit_multiplier must be an integer between 1 and 4294967295, not '1.5'",
-		top + "- key: a\n  rate_limit: {unlimited: true, unit_multiplier: 2}\n":              "a.yaml:4: rate_limit is unlimited and has a unit_multiplier",
-		top + "- key: a\n  rate_limit: {unlimited: true, replaces: [{}]}\n":                  "a.yaml:4: an entry of replaces has no name",
-		top + "- key: a\n  rate_limit: {unlimited: true, replaces: x}\n":                     "a.yaml:4: replaces must be a list, not 'x'",
-		top + "- key: a\n  rate_limit: {unlimited: true, name: n, replaces: [{name: n}]}\n":  "a.yaml:4: a limit must not replace itself: 'n'",
-		top + "- key: a\n  descriptors: [{key: b, value: 'x|y', rate_limit: {unit: day}}]\n": "a.yaml:4: the value 'x|y' contains the separator '|': choose another with --separator",
-		top + "- key: a*\n  descriptors: [{value: b}]\n":                                     "a.yaml:4: a descriptor has no key",
-		top + "- key: a\n  <<: 5\n":                                                          "a.yaml:4: the value of << must be a map, not '5'",
+		top + "- {key: a, value: x*}\n- {key: a, value: x*}\n":                              "a.yaml:4: the same key and value as at a.yaml:3",
+		top + "- key: a\n  rate_limit: 5\n":                                                 "a.yaml:4: rate_limit must be a map, not '5'",
+		top + "- key: a\n  rate_limit:\n    unit: fortnight\n":                              "a.yaml:5: unit must be second, minute, hour, day, week, month or year, not 'fortnight'",
+		top + "- key: a\n  rate_limit:\n    requests_per_unit: 3\n":                         "a.yaml:5: unit must be second, minute, hour, day, week, month or year, not ''",
+		top + "- key: a\n  rate_limit: {unit: day,\n    requests_per_unit: 4294967296}\n":   "a.yaml:5: requests_per_unit must be an integer between 0 and 4294967295, not '4294967296'",
+		top + "- key: a\n  rate_limit: {unit: day,\n    requests_per_unit: -1}\n":           "a.yaml:5: requests_per_unit must be an integer between 0 and 4294967295, not '-1'",
+		top + "- key: a\n  rate_limit: {unit: day,\n    requests_per_unit: 1.0}\n":          "a.yaml:5: requests_per_unit must be an integer between 0 and 4294967295, not '1.0'",
+		top + "- key: a\n  rate_limit: {unit: day,\n    requests_per_unit: many}\n":         "a.yaml:5: requests_per_unit must be an integer between 0 and 4294967295, not 'many'",
+		top + "- key: a\n  rate_limit: {unit: day, unlimited: true}\n":                      "a.yaml:4: rate_limit is unlimited and has a unit",
+		top + "- key: a\n  rate_limit: {unlimited: 2}\n":                                    "a.yaml:4: unlimited must be true or false, not '2'",
+		top + "- key: a\n  shadow_mode: [true]\n":                                           "a.yaml:4: shadow_mode must be true or false, not a list",
+		top + "- key: a\n  share_threshold: true\n":                                         "a.yaml:4: share_threshold needs a value that ends in *",
+		top + "- key: a\n  value: a*b\n  share_threshold: true\n":                           "a.yaml:5: share_threshold needs a value that ends in *",
+		top + "- key: a\n  Value: x\n":                                                      "a.yaml:4: unknown field 'Value'; its name is value",
+		top + "- key: a\n  rate_limit: {unit: day,\n    Requests_Per_Unit: 1}\n":            "a.yaml:5: unknown field 'Requests_Per_Unit'; its name is requests_per_unit",
+		top + "- key: a\n  colour: red\n":                                                   "a.yaml:4: unknown field 'colour'",
+		top + "- key: a*\n  descriptors: [{key: b, burst: 5}]\n":                            "a.yaml:4: unknown field 'burst'",
+		top + "- key: a\n  rate_limit: {unit: day, replaces: [{name: x, Name: y}]}\n":       "a.yaml:4: unknown field 'Name'; its name is name",
+		"Domain: d\ndescriptors: []\n":                                                      "a.yaml:1: unknown field 'Domain'; its name is domain",
+		top + "- key: a\n  rate_limit: {unit: day,\n    unit_multiplier: 0}\n":              "a.yaml:5: unit_multiplier must be an integer between 1 and 4294967295, not '0'",
+		top + "- key: a\n  rate_limit: {unit: day,\n    unit_multiplier: 1.5}\n":            "a.yaml:5: unit_multiplier must be an integer between 1 and 4294967295, not '1.5'",
+		top + "- key: a\n  rate_limit: {unlimited: true, unit_multiplier: 2}\n":             "a.yaml:4: rate_limit is unlimited and has a unit_multiplier",
+		top + "- key: a\n  rate_limit: {unlimited: true, replaces: [{}]}\n":                 "a.yaml:4: an entry of replaces has no name",
+		top + "- key: a\n  rate_limit: {unlimited: true, replaces: x}\n":                    "a.yaml:4: replaces must be a list, not 'x'",
+		top + "- key: a\n  rate_limit: {unlimited: true, name: n, replaces: [{name: n}]}\n": "a.yaml:4: a limit must not replace itself: 'n'",
+		top + "- key: a*\n  descriptors: [{value: b}]\n":                                    "a.yaml:4: a descriptor has no key",
+		top + "- key: a\n  <<: 5\n":                                                         "a.yaml:4: the value of << must be a map, not '5'",
 	} {
 		_, err := readText(text)
 		require.ErrorContains(t, err, want, "%.200q", text)
@@ -224,13 +224,15 @@ func TestLimitsThatNoPolicyCanBeAreLeftOut(t *testing.T) {
 - {key: k, value: ` + strings.Repeat("v", 5000) + `, rate_limit: {unit: day, requests_per_unit: 8}}
 - key: k*
   rate_limit: {unit: day}
----
-domain: other
 `)
 	require.NoError(t, err)
 	require.Equal(t, `policy d.k FIXED 9 1d
 policy-override d.k free UNLIMITED
 policy-override d.k no UNLIMITED
+policy-override d.k quota UNLIMITED
+policy d.k.shadow FIXED 1000000000000 1s SHADOW
+policy-override d.k.shadow * UNLIMITED
+policy-override d.k.shadow quota 1 1d
 policy d.k.below FIXED 1000000000000 1s
 policy-override d.k.below * UNLIMITED
 policy-override d.k.below quota|* 2 1d
@@ -243,7 +245,7 @@ policy-override d.k.below quota|* 2 1d
 	want := []string{
 		"a.yaml:6: the field 'name' has no meaning here, in envoyproxy/ratelimit either",
 		"a.yaml:7: metadata is not carried over: replies have none",
-		"a.yaml:10: quota_mode is not carried over, nor the limit of k=quota: it would deny on its own, and not only when all quotas are used up",
+		"a.yaml:10: quota_mode becomes SHADOW for k=quota: it counts and denies nothing, but replies have no metadata",
 		"a.yaml:16: share_threshold is not carried over, nor are k=s* and what is below it: each value would have a count of its own; what matches is treated as any other value",
 		"a.yaml:17: unit_multiplier is not carried over, nor the limit of k=long: a window has at most 366 days, and 13 times a month is longer",
 		"a.yaml:18: (k) is not carried over completely, because no override can be for k=q?x: " + pattern + "without ? and [; it was 'q?x'",
@@ -251,10 +253,80 @@ policy-override d.k.below quota|* 2 1d
 		"a.yaml:20: (k) is not carried over completely, because no override can be for k=10.0.0.0/8: " + pattern + "and cannot be a network; it was '10.0.0.0/8'",
 		"a.yaml:21: (k) is not carried over completely, because no override can be for k=",
 		"a.yaml:22: a key with a * is not carried over, nor what is below it: 'k*'",
-		"a.yaml:24: only the first document of a file is read",
 	}
 	require.Len(t, remarks, len(want))
 	for i := range want {
 		require.True(t, strings.HasPrefix(remarks[i], want[i]), "%s\n%s", want[i], remarks[i])
 	}
+}
+
+func TestEveryDocumentAndConfigMapOfAFileIsRead(t *testing.T) {
+	im, err := readText(`apiVersion: v1
+kind: ConfigMap
+metadata: {name: ratelimit-config}
+data:
+  config.yaml: |
+    domain: d
+    descriptors:
+    - {key: a, rate_limit: {unit: day, requests_per_unit: 1}, detailed_metric: true}
+  more.yaml: "domain: e\ndescriptors: [{key: b, rate_limit: {unit: hour, requests_per_unit: 2}, detailed_metric: yes}]"
+---
+# nothing
+---
+apiVersion: apps/v1
+kind: Deployment
+---
+domain: d
+descriptors:
+- {key: c, rate_limit: {unit: minute, requests_per_unit: 3}}
+---
+apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: ConfigMap
+- apiVersion: v1
+  kind: ConfigMap
+  data:
+    x: |
+      domain: f
+      descriptors:
+      - {key: d, rate_limit: {unit: second, requests_per_unit: 4}}
+- &list {apiVersion: v1, kind: List, items: [*list]}
+`)
+	require.NoError(t, err)
+	require.Equal(t, "policy d.a FIXED 1 1d\npolicy d.c FIXED 3 1m\npolicy e.b FIXED 2 1h\npolicy f.d FIXED 4 1s\n", bare(im))
+	var remarks []string
+	for _, r := range im.Remarks {
+		remarks = append(remarks, fmt.Sprintf("%v: %.40s", r.Position, r.Text))
+	}
+	require.Equal(t, []string{
+		"a.yaml (more.yaml):2: detailed_metric is not carried over: met", "a.yaml:8: detailed_metric is not carried over: met",
+		"a.yaml:13: only ConfigMaps are read, and a List of ", "a.yaml:32: only ConfigMaps are read, and a List of ",
+	}, remarks)
+
+	const configMap = "kind: ConfigMap\napiVersion: v1\ndata:\n"
+	for text, want := range map[string]string{
+		configMap + "  a.yaml: |\n    domain: d\n    descriptors:\n    - {key: a, Value: b}\n": "a.yaml:7: unknown field 'Value'; its name is value",
+		configMap + "  a.yaml: |\n    domain: d\n    x: y: z\n":                                "a.yaml:6: not YAML",
+		configMap + "  b.yaml: \"a\\nb: c\"\n":                                                 "a.yaml (b.yaml):2: not YAML",
+		configMap + "  a.yaml: {domain: d}\n":                                                  "a.yaml:4: a.yaml must be a string, not a map",
+		configMap + "  a.yaml: ''\n":                                                           "a.yaml (a.yaml): the file is empty",
+		configMap + "- a\n":                                                                    "a.yaml:4: data must be a map, not a list",
+		configMap + "  a.yaml: |\n    apiVersion: v1\n    kind: ConfigMap\n":                   "unknown field",
+		"apiVersion: v1\nkind: List\nitems: x\n":                                               "a.yaml:3: items must be a list",
+		"apiVersion: v1\nkind: List\nitems: [x]\n":                                             "a.yaml:3: the configuration must be a map, not 'x'",
+		"domain: d\nkind: ConfigMap\n":                                                         "a.yaml:2: unknown field 'kind'",
+		"domain: d\ndescriptors: []\n---\n- a\n":                                               "a.yaml:4: the configuration must be a map, not a list",
+	} {
+		_, err := readText(text)
+		require.ErrorContains(t, err, want, text)
+	}
+}
+
+func TestPoliciesWithTheSameNameAreNotBothWritten(t *testing.T) {
+	im, err := readText(top + "- {key: a/b, rate_limit: {unit: day, requests_per_unit: 1}}\n- {key: a-b, rate_limit: {unit: day, requests_per_unit: 2}}\n")
+	require.NoError(t, err)
+	require.Equal(t, "policy d.a-b FIXED 1 1d\n", bare(im))
+	require.Equal(t, []Remark{{Position{"a.yaml", 4}, "(a-b) is not carried over: its policy would have the same name as that of (a/b), a.yaml:3"}}, im.Remarks)
 }

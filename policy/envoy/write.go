@@ -2,43 +2,12 @@ package envoy
 
 import (
 	"fmt"
-	"hash/fnv"
-	"strconv"
 	"strings"
 	"unicode"
 
 	"github.com/rlproxy/rlproxy/commands/word"
 	"github.com/rlproxy/rlproxy/policy"
 )
-
-// policyName returns the name of a policy: the domain and the keys, joined by dots, with a dash for
-// each character that a name cannot have, and a suffix. Long names are shortened and get a hash.
-// names has the names that are taken; policyName adds the new one.
-func policyName(names map[string]bool, domain string, keys []string, suffix string) string {
-	whole := domain + "." + strings.Join(keys, ".")
-	name := strings.Map(func(c rune) rune {
-		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_', c == '.', c == '-':
-			return c
-		}
-		return '-'
-	}, whole)
-	if len(name)+len(suffix) > policy.MaxName {
-		h := fnv.New32a()
-		_, _ = h.Write([]byte(whole)) // never fails
-		suffix = fmt.Sprintf("-%08x", h.Sum32()) + suffix
-	}
-	for n := 1; ; n++ {
-		end := suffix
-		if n > 1 {
-			end += "-" + strconv.Itoa(n)
-		}
-		if taken := name[:min(len(name), policy.MaxName-len(end))] + end; !names[taken] {
-			names[taken] = true
-			return taken
-		}
-	}
-}
 
 // Lines returns the policies as lines of a configuration, with comments that say which RL.CHECK
 // to send for each descriptor.
@@ -68,14 +37,15 @@ func (im *Import) head(b *strings.Builder) {
 	b.WriteString("# For each descriptor of a request, send the command below, with the values in place of their " +
 		"keys.\n")
 	b.WriteString("# hits_addend becomes COST. If a descriptor is listed twice, send both commands. If it is not " +
-		"listed, it has no limit.\n#\n")
+		"listed, it has no limit.\n# Where keys have several values, write % as %25 and | as %7C in each. With " +
+		"rls-port, rlproxy does all that for Envoy.\n#\n")
 	width := 0
 	for i := range im.Policies {
 		width = max(width, len(im.Policies[i].descriptor()))
 	}
 	for i := range im.Policies {
 		p := &im.Policies[i]
-		fmt.Fprintf(b, "#   %-*s   RL.CHECK %s %s", width, p.descriptor(), p.Name, p.key(im.options.Separator))
+		fmt.Fprintf(b, "#   %-*s   RL.CHECK %s %s", width, p.descriptor(), p.Name, p.key())
 		if p.Shadow {
 			b.WriteString("   (shadow_mode: denies nothing)")
 		}
@@ -104,10 +74,13 @@ func (p *Imported) descriptor() string {
 }
 
 // key returns the client's key with the descriptor's keys in place of their values.
-func (p *Imported) key(separator string) string {
-	parts := make([]string, len(p.Order))
-	for k, i := range p.Order {
-		parts[k] = "<" + plain(p.Keys[i]) + ">"
+func (p *Imported) key() string {
+	parts := make([]string, len(p.Keys))
+	for i, key := range p.Keys {
+		if p.Order != nil {
+			key = p.Keys[p.Order[i]]
+		}
+		parts[i] = "<" + plain(key) + ">"
 	}
 	return strings.Join(parts, separator)
 }
