@@ -3,7 +3,8 @@
 GO      ?= go
 
 # Every clone of the repository can use what another one has built, because no path is part of it.
-export GOFLAGS := -trimpath $(GOFLAGS)
+# The tag leaves out a part of gRPC that nothing here uses, and that makes the binary twice as large.
+export GOFLAGS := -trimpath -tags=grpcnotrace $(GOFLAGS)
 
 # The version of golangci-lint that CI and people use.
 GOLANGCI_LINT := 2.15.0

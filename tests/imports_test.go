@@ -13,7 +13,7 @@ import (
 var allowed = map[string][]string{
 	"cmd/rlproxy": {
 		"cmd/rlproxy/config", "commands", "commands/acl", "commands/config", "commands/slots", "commands/table", "engine", "engine/backend", "engine/decisionlog", "engine/forward", "engine/hotkeys", "engine/layout", "engine/memory",
-		"engine/observe", "engine/redis", "policy", "policy/envoy", "policy/store", "resp", "web", "web/metrics", "internal/lines", "internal/machine",
+		"engine/observe", "engine/redis", "policy", "policy/envoy", "policy/store", "resp", "rls", "web", "web/metrics", "internal/lines", "internal/machine",
 	},
 	"cmd/rlproxy/config": {"commands/word", "engine", "engine/backend", "engine/layout", "engine/split", "policy", "internal/glob", "internal/keypair"},
 	"commands": {
@@ -76,6 +76,7 @@ var allowed = map[string][]string{
 	"engine/advance/model": {"engine/advance"},
 	"lua":                  nil,
 	"resp":                 {"internal/redisline", "internal/epoll", "internal/sockio", "internal/episodes"},
+	"rls":                  {"commands/acl", "commands/policies", "commands/ratelimit", "engine", "engine/limit", "engine/observe", "policy", "policy/envoy", "internal/conns"},
 	"web":                  {"commands/acl", "commands/policies", "commands/ratelimit", "commands/reply", "commands/word", "engine", "engine/decisionlog", "engine/limit", "engine/observe", "policy", "internal/conns", "internal/histogram", "shard", "web/metrics", "web/page"},
 	"web/metrics":          {"engine", "engine/forward", "engine/limit", "engine/observe", "internal/histogram"},
 	"web/page":             nil,
@@ -106,6 +107,7 @@ var inTests = map[string][]string{
 	"policy/store":         {"shard"},
 	"commands":             {"engine/backend", "engine/limit", "engine/memory", "engine/redis", "policy/store"},
 	"commands/policies":    {"engine/backend", "engine/memory", "engine/redis", "resp", "shard"},
+	"rls":                  {"commands", "engine/memory"},
 	"web":                  {"commands"},
 	"engine/decisionlog":   {"engine/limit", "internal/machine"},
 	"lua":                  {"engine", "engine/advance", "engine/limit", "engine/wire", "shard", "shard/lease"}, // outside of its package, as wire imports it
@@ -121,6 +123,8 @@ var alone = map[string][]string{
 	"github.com/tinylib":        {"engine/wire"},
 	"github.com/prometheus":     {"web/metrics"},
 	"go.yaml.in/yaml":           {"policy/envoy"},
+	"google.golang.org/grpc":    {"rls"},
+	"github.com/envoyproxy":     {"rls"},
 	"github.com/KimMachineGun":  {"cmd/rlproxy"},
 }
 

@@ -8,11 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rlproxy/rlproxy/internal/freeport"
 )
 
 //go:generate go test -run TestMetricsAreDocumented -update .
@@ -21,7 +24,9 @@ var update = flag.Bool("update", false, "rewrite the table of docs/metrics.md, a
 
 func TestMetricsAreDocumentedAndKeepTheConventions(t *testing.T) {
 	t.Parallel()
-	embedded, fleet := startMeasured(t), startMeasured(t, backends(startNodes(t, 2)...)...)
+	port, err := freeport.Take()
+	require.NoError(t, err)
+	embedded, fleet := startMeasured(t, "--rls-port", strconv.Itoa(port)), startMeasured(t, backends(startNodes(t, 2)...)...)
 	c := dial(t, embedded.addr)
 	for range 100 { // until the key is one of the busiest
 		c.do(t, "RL.SLIDE", "k", 5, 60)

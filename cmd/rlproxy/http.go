@@ -14,14 +14,14 @@ import (
 	"github.com/rlproxy/rlproxy/web/metrics"
 )
 
-// listenHTTP opens all bind addresses on http-port, if it is set.
-func listenHTTP(ctx context.Context, c *config.Config) ([]net.Listener, error) {
-	if c.HTTPPort == 0 {
+// listenMore opens all bind addresses on the port of a directive with that name, if it is set.
+func listenMore(ctx context.Context, c *config.Config, name string, port int) ([]net.Listener, error) {
+	if port == 0 {
 		return nil, nil
 	}
-	open, err := listenPort(ctx, c, c.HTTPPort)
+	open, err := listenPort(ctx, c, port)
 	if err != nil {
-		return nil, fmt.Errorf("http-port: %w", err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return open, nil
 }
@@ -49,7 +49,11 @@ func newWeb(c *config.Config, now *live, ready prepared, eng *engines, log *slog
 			Observer: eng.observer,
 			Forward:  eng.forward,
 			Stats: func() []engine.Stat {
-				return slices.Concat(serverStats(now, eng), eng.stats(), eng.store.Stats(), now.web.Stats())
+				stats := slices.Concat(serverStats(now, eng), eng.stats(), eng.store.Stats(), now.web.Stats())
+				if now.rls != nil {
+					stats = append(stats, now.rls.Stats()...)
+				}
+				return stats
 			},
 			NoKeys:  !c.MetricsKeys,
 			Version: commands.Version,

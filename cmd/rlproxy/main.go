@@ -8,7 +8,7 @@
 // order of starting and stopping. Package config, beside it, is what can be configured.
 //
 // Reading order: run.go; serve.go (start and stop); log.go, memory.go, engines.go, users.go,
-// listen.go, tls.go and http.go (what serve starts); reload.go (SIGHUP and CONFIG SET); check.go (--check);
+// listen.go, tls.go, http.go and rls.go (what serve starts); reload.go (SIGHUP and CONFIG SET); check.go (--check);
 // ping.go; info.go (INFO).
 package main
 

@@ -15,6 +15,7 @@ import (
 	"github.com/rlproxy/rlproxy/commands/table"
 	"github.com/rlproxy/rlproxy/internal/machine"
 	"github.com/rlproxy/rlproxy/resp"
+	"github.com/rlproxy/rlproxy/rls"
 	"github.com/rlproxy/rlproxy/web"
 )
 
@@ -37,6 +38,7 @@ type live struct {
 	handler *commands.Handler
 	server  *resp.Server
 	web     *web.Server
+	rls     *rls.Server // nil without rls-port
 }
 
 // Kill implements commands.Clients.
@@ -117,6 +119,9 @@ func (l *live) apply(c *config.Config, p prepared) {
 	l.server.SetProtectedMode(p.protected(c)) // first: the new ACL may ask for no password
 	l.handler.SetACL(p.acl)
 	l.web.SetRules(p.rules(c))
+	if l.rls != nil {
+		l.rls.Set(p.rlsSettings(c))
+	}
 	l.use(c)
 }
 

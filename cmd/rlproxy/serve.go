@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/forward"
 	"github.com/rlproxy/rlproxy/internal/machine"
 	"github.com/rlproxy/rlproxy/resp"
+	"github.com/rlproxy/rlproxy/rls"
 	"github.com/rlproxy/rlproxy/web"
 )
 
@@ -98,20 +100,27 @@ func start(ctx context.Context, c *config.Config, state *live, ready prepared, e
 	if err != nil {
 		return nil, err
 	}
-	pages, err := listenHTTP(ctx, c)
+	pages, err := listenMore(ctx, c, "http-port", c.HTTPPort)
 	if err != nil {
 		closeAll(listeners)
 		return nil, err
 	}
+	envoys, err := listenMore(ctx, c, "rls-port", c.RLSPort)
+	if err != nil {
+		closeAll(slices.Concat(listeners, pages))
+		return nil, err
+	}
 	server := newServer(c, state, ready, eng, log)
 	newWeb(c, state, ready, eng, log)
+	newRLS(c, state, ready, eng, log)
 	state.apply(c, ready) // all that it configures is open, and nothing is served yet
-	ended = make(chan error, len(listeners)+len(pages))
+	ended = make(chan error, len(listeners)+len(pages)+len(envoys))
 	for _, l := range listeners {
 		log.Info("listening", "address", l.Addr().String())
 		go func() { ended <- server.Serve(l) }() // until the drain
 	}
 	state.serveHTTP(pages, ended, log)
+	state.serveRLS(envoys, ended, log)
 	return ended, nil
 }
 
@@ -123,6 +132,9 @@ func drain(c *config.Config, state *live, eng *engines) error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.ShutdownWithin)
 	defer cancel()
 	state.web.Drain()
+	if state.rls != nil {
+		state.rls.Drain()
+	}
 	err := state.server.Shutdown(ctx)
 	if err != nil {
 		err = fmt.Errorf("not all clients were answered within shutdown-timeout: %w", err)
@@ -130,6 +142,9 @@ func drain(c *config.Config, state *live, eng *engines) error {
 	// The HTTP server is shut down even if that failed, since serve waits for its listeners.
 	if late := state.web.Shutdown(ctx); late != nil && err == nil {
 		err = fmt.Errorf("not all HTTP requests were answered within shutdown-timeout: %w", late)
+	}
+	if late := state.shutdownRLS(ctx); late != nil && err == nil {
+		err = fmt.Errorf("not all requests of Envoy were answered within shutdown-timeout: %w", late)
 	}
 	if err == nil {
 		return within(ctx, eng.close, "the engine or the decision log did not close within shutdown-timeout")
@@ -215,8 +230,8 @@ func clientLimit(c *config.Config, eng *engines, log *slog.Logger) int {
 	return clients
 }
 
-// clientsWithin returns how many of maxclients may be connected, so that nodes and the HTTP server have
-// enough of so many files. Nodes rarely have as many connections as they may, so clients have at least
+// clientsWithin returns how many of maxclients may be connected, so that nodes, the HTTP server and that of
+// Envoy have enough of so many files. Nodes rarely have as many connections as they may, so clients have at least
 // half of the files.
 func clientsWithin(c *config.Config, files, nodes int) int {
 	reserved := 32 + nodes*(backend.MaxConnections+forward.MaxConnections) // 32 for listeners, sentinels and logs
@@ -226,6 +241,9 @@ func clientsWithin(c *config.Config, files, nodes int) int {
 		reserved += web.MaxCheckConnections
 	default:
 		reserved += web.MaxConnections
+	}
+	if c.RLSPort != 0 {
+		reserved += rls.MaxConnections
 	}
 	return min(c.MaxClients, max(files-reserved, files/2, 1))
 }

@@ -18,3 +18,15 @@ func (l *listenerTLS) wrap(ln net.Listener) net.Listener {
 		},
 	})
 }
+
+// wrapHTTP2 is wrap for clients that speak HTTP/2, and require that the server says so.
+func (l *listenerTLS) wrapHTTP2(ln net.Listener) net.Listener {
+	return tls.NewListener(ln, &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			c := l.current.Load().Clone()
+			c.NextProtos = []string{"h2"}
+			return c, nil
+		},
+	})
+}

@@ -31,6 +31,9 @@ type Config struct {
 	PageAdmin      bool
 	HTTPCheck      bool
 	MetricsKeys    bool
+	RLSPort        int      // 0: none
+	RLSHeaders     []string // three names, or none
+	RLSTogether    bool
 	UnixSocket     string
 	UnixSocketPerm fs.FileMode
 	ProtectedMode  bool

@@ -22,6 +22,10 @@ func (c *Config) Conflict(given map[string]bool) error {
 		return fmt.Errorf("http-port and tls-port must differ; both are %d", c.HTTPPort)
 	case c.HTTPPort != 0 && len(c.Bind) == 0:
 		return errors.New("http-port needs an address to listen on: bind must name one")
+	case c.RLSPort != 0 && (c.RLSPort == c.Port || c.RLSPort == c.TLSPort || c.RLSPort == c.HTTPPort):
+		return fmt.Errorf("rls-port must differ from port, tls-port and http-port; it is %d", c.RLSPort)
+	case c.RLSPort != 0 && len(c.Bind) == 0:
+		return errors.New("rls-port needs an address to listen on: bind must name one")
 	case c.DecisionLog != "" && c.DecisionLog == c.LogFile:
 		return fmt.Errorf("logfile and decision-log must differ; both are %s", c.LogFile)
 	case c.PolicyFile != "" && len(c.Backends) > 0:

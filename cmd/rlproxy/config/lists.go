@@ -196,3 +196,46 @@ func (v outputLimit) allowed() string {
 func (v outputLimit) words() [][]string {
 	return [][]string{{"normal", strconv.FormatInt(*v.p, 10), "0", "0"}}
 }
+
+// headerNames is no, yes for the names that Envoy's own service has, or the names of three headers.
+type headerNames struct{ p *[]string }
+
+// usualHeaders are the headers that yes stands for.
+var usualHeaders = []string{"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"}
+
+func (v headerNames) set(words []string) bool {
+	odd := func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_'
+	}
+	switch word, one := single(words); {
+	case one && strings.EqualFold(word, "no"):
+		*v.p = nil
+		return true
+	case one && strings.EqualFold(word, "yes"):
+		*v.p = usualHeaders
+		return true
+	case len(words) != 3:
+		return false
+	}
+	for _, w := range words {
+		if w == "" || strings.ContainsFunc(w, odd) {
+			return false
+		}
+	}
+	*v.p = slices.Clone(words)
+	return true
+}
+
+func (v headerNames) allowed() string {
+	return "no, yes, or the names of three headers, of letters, digits, - and _"
+}
+
+func (v headerNames) words() [][]string {
+	switch {
+	case *v.p == nil:
+		return line("no")
+	case slices.Equal(*v.p, usualHeaders):
+		return line("yes")
+	}
+	return [][]string{*v.p}
+}
