@@ -9,6 +9,9 @@ export GOFLAGS := -trimpath -tags=grpcnotrace $(GOFLAGS)
 # The version of golangci-lint that CI and people use.
 GOLANGCI_LINT := 2.15.0
 
+# The version of nfpm, which makes packages. It is run, and no module of this project requires it.
+NFPM := 2.43.0
+
 # How long make fuzz runs each target.
 FUZZTIME ?= 30s
 
@@ -36,6 +39,10 @@ run: build ## build, then start on 127.0.0.1:6380 with the state in this process
 build: ## build bin/rlproxy, a static binary
 	CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o bin/rlproxy ./cmd/rlproxy
 
+.PHONY: dist
+dist: ## build what can be installed into dist/: static binaries, Debian packages and checksums
+	scripts/dist $(NFPM)
+
 .PHONY: bench-quick
 bench-quick: build ## measure on this machine, against direct EVALSHA, in a minute
 	scripts/need redis-server
@@ -47,7 +54,7 @@ help: ## list the targets
 
 .PHONY: clean
 clean: ## remove what was built
-	rm -rf bin
+	rm -rf bin dist
 
 ##@ To change rlproxy; tests/README.md says what each level of tests holds
 
@@ -64,6 +71,10 @@ test: ## run all tests, in minutes; installs redis-server, gcc and curl if they 
 .PHONY: lint
 lint: lint-lua ## run golangci-lint and luacheck; builds golangci-lint if it is missing
 	scripts/lint $(GOLANGCI_LINT)
+
+.PHONY: check-dist
+check-dist: ## build the package of this machine twice, compare, and install it in a copy of the root; needs Debian
+	scripts/check-dist $(NFPM)
 
 .PHONY: check-alerts
 check-alerts: ## check deploy/alerts.yaml and what fires it; installs promtool

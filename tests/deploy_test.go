@@ -120,6 +120,7 @@ func TestUnitRunsWithAPrivateConfiguration(t *testing.T) {
 
 	const uid = 61_000 // a user that has no name on this machine
 	s := newSandbox(t, uid, uid, "/run/rlproxy", "/var/log/rlproxy", "/var/lib/rlproxy")
+	require.Equal(t, []string{u["ExecStart"][0] + " --check"}, u["ExecStartPre"])
 	command := strings.Fields(u["ExecStart"][0])
 	s.install(t, command[0])
 	conf := "bind 127.0.0.1\nport " + strconv.Itoa(redistest.FreePort(t)) + "\nrequirepass hush\n" +
