@@ -63,7 +63,7 @@ var policyLines = regexp.MustCompile(`(?m)^    policy.*\n`)
 // TestTranscriptsOfDocumentsAreTrue types the commands in the documents, one a second, with the documents' policies in the
 // configuration. The replies must be those in the documents, and no error where they show no reply.
 func TestTranscriptsOfDocumentsAreTrue(t *testing.T) {
-	for path, least := range map[string]int{"../README.md": 1, "../docs/limits.md": 4, "../docs/policies.md": 20, "../docs/tokens.md": 14} {
+	for path, least := range map[string]int{"../README.md": 1, "../docs/limits.md": 4, "../docs/policies.md": 20, "../docs/tokens.md": 14, "../docs/migrating.md": 3} {
 		t.Run(strings.TrimPrefix(path, "../"), func(t *testing.T) {
 			document, err := os.ReadFile(path)
 			require.NoError(t, err)

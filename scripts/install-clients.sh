@@ -93,7 +93,7 @@ if changed python examples/python/requirements.txt; then
 	done_with python
 fi
 
-for folder in tests/clients/node-redis tests/clients/ioredis examples/node; do
+for folder in tests/clients/node-redis tests/clients/ioredis tests/clients/migrating examples/node; do
 	name=npm-${folder##*/}
 	if [ ! -d $folder/node_modules ] || changed "$name" $folder/package-lock.json; then
 		echo "$folder"
@@ -103,7 +103,7 @@ for folder in tests/clients/node-redis tests/clients/ioredis examples/node; do
 	fi
 done
 
-for client in jedis lettuce; do
+for client in jedis lettuce migrating; do
 	pom=tests/clients/$client/pom.xml
 	if changed $client $pom; then
 		echo "$client"
@@ -156,6 +156,7 @@ debian_source php-redis 5.3.7+4.3.0 redis-5.3.7 phpredis
 # The compilers find out themselves what is up to date.
 go build -C tests/clients/go-redis -o "$cache/bin/go-redis" .
 go build -C tests/clients/rueidis -o "$cache/bin/rueidis" .
+go build -C tests/clients/migrating/go -o "$cache/bin/migrating" .
 go vet -C tests/clients/suites/go github.com/ulule/limiter/v3/drivers/store/redis # builds what its tests import
 go build -C examples/go -o "$cache/bin/example-go" .
 go build -C examples/go -o "$cache/bin/example-go-policy" ./policy

@@ -47,7 +47,7 @@ var forwardable = func() map[string]bool {
 	for name := range strings.FieldsSeq(`
 		append bitcount bitfield bitfield_ro bitop bitpos blmove blmpop blpop brpop
 		brpoplpush bzmpop bzpopmax bzpopmin copy decr decrby del dump eval eval_ro
-		evalsha evalsha_ro exists expire expireat expiretime fcall fcall_ro geoadd
+		evalsha evalsha_ro exists expire expireat expiretime fcall fcall_ro function geoadd
 		geodist geohash geopos georadius georadius_ro georadiusbymember
 		georadiusbymember_ro geosearch geosearchstore get getbit getdel getex getrange
 		getset hdel hexists hget hgetall hincrby hincrbyfloat hkeys hlen hmget hmset

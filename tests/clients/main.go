@@ -17,7 +17,7 @@
 //
 // It also runs the recipes of docs/gateways.md, and other projects' test suites, which are listed in suites.go.
 //
-// Reading order: main.go, table.go, run.go, server.go, matrix.go, settings.go, examples.go, middlewares.go,
+// Reading order: main.go, table.go, run.go, server.go, matrix.go, settings.go, migrants.go, examples.go, middlewares.go,
 // program.go, holds.go, workers.go, gateways.go, suites.go, suite.go, verdict.go.
 package main
 
@@ -31,7 +31,7 @@ import (
 )
 
 func main() {
-	only := flag.String("only", "", "run only the clients, settings, examples, gateways and suites whose name matches; write no matrix")
+	only := flag.String("only", "", "run only the clients, settings, migrations, examples, gateways and suites whose name matches; write no matrix")
 	jobs := flag.Int("j", runtime.NumCPU(), "how many programs run at a time")
 	flag.Parse()
 	if err := run(*only, *jobs); err != nil {
@@ -77,7 +77,15 @@ func run(only string, jobs int) error {
 		}
 	}
 
+	var moved []*migration
+	for _, m := range migrants {
+		if pattern.MatchString("migrating-" + m.name) {
+			moved = append(moved, &migration{migrant: m})
+		}
+	}
+
 	each(jobs, trials, (*trial).run)
+	each(jobs, moved, (*migration).run)
 	each(jobs, tuned, (*tryout).run)
 	each(jobs, shown, (*demonstration).run)
 	each(jobs, crossed, (*crossing).run)
@@ -99,6 +107,12 @@ func run(only string, jobs int) error {
 			failures++
 		}
 	}
+	for _, m := range moved {
+		checks++
+		if m.err != nil {
+			failures++
+		}
+	}
 	for _, d := range shown {
 		checks++
 		if d.err != nil {
@@ -117,8 +131,8 @@ func run(only string, jobs int) error {
 			failures++
 		}
 	}
-	fmt.Printf("%d runs of clients, %d settings, %d examples, %d gateways, %d suites, %d checks, %d failed\n",
-		len(trials), len(tuned), len(shown), len(crossed), len(tried), checks, failures)
+	fmt.Printf("%d runs of clients, %d settings, %d migrations, %d examples, %d gateways, %d suites, %d checks, %d failed\n",
+		len(trials), len(tuned), len(moved), len(shown), len(crossed), len(tried), checks, failures)
 	if failures > 0 || checks == 0 {
 		return fmt.Errorf("%d of %d checks failed", failures, checks)
 	}

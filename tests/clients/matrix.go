@@ -26,6 +26,8 @@ The protocol in bold is the client's default.
 const forwardedNotes = `
 ## Forwarded commands
 
+Libraries of rate limits that keep their counts in Redis work through rlproxy: [migrating.md](migrating.md) has those that are tried.
+
 - go-redis sends BLOCK 0 with XRead and XReadGroup unless Block is negative, and rlproxy forwards neither with BLOCK: set Block: -1.
 - A script that looks for keys (KEYS or SCAN in it, as the reset of Python's limits does) sees those of one node, and no error says so:
   of 20 keys on several nodes it may find 4. Use such libraries with one node.
