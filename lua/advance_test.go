@@ -221,6 +221,34 @@ func TestAQuestionThatWaitsChargesNoOtherKey(t *testing.T) {
 	require.Zero(t, node.Client.Exists(context.Background(), "rl:{a}").Val())
 }
 
+// A key has advances of 64 proxies. The next proxy gets one when one of these has ended.
+func TestAKeyHasAdvancesOfSoManyProxies(t *testing.T) {
+	const most, clock = 64, 4102444800000
+	node := redistest.Start(t)
+	node.Do("FUNCTION", "LOAD", lua.Library.Source)
+	s := limit.Spec{Kind: limit.Slide, N: 1, Param: 1, Cost: 1}
+	s.Windows[0] = limit.Window{Length: 60_000, Limit: 1_000_000}
+	terms := func(proxy int, account *advance.Account, want int64) advance.Terms {
+		m := wire.NewAdvanceAsk(strconv.Itoa(proxy), &s, advance.Message{Account: account, Want: want}, 250)
+		reply, err := callOn(node, lua.Advance, "rl:{k}", clock, wire.Args(m))
+		require.NoError(t, err)
+		answer, err := wire.DecodeAdvance(reply, &s)
+		require.NoError(t, err)
+		return answer.Terms
+	}
+	var first advance.Terms
+	for proxy := range most {
+		got := terms(proxy, nil, 100)
+		require.EqualValues(t, 100, got.Units, proxy)
+		if proxy == 0 {
+			first = got
+		}
+	}
+	require.Zero(t, terms(most, nil, 100).Number)
+	require.Zero(t, terms(0, &advance.Account{Number: first.Number}, 0).Number, "it is given back")
+	require.EqualValues(t, 100, terms(most, nil, 100).Units)
+}
+
 // A library from before advances, here one that knows them by another kind, decides nothing about a key of which units are
 // advanced, and says why.
 func TestAnOlderLibraryDecidesNothingWhileUnitsAreAdvanced(t *testing.T) {

@@ -1,6 +1,7 @@
 package advance
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/rlproxy/rlproxy/engine/limit"
@@ -60,4 +61,19 @@ func TestAWaitingCallerOfAFarNodeGetsAnAdvance(t *testing.T) {
 	require.Len(t, h.calls, 1)
 	require.EqualValues(t, 640, h.calls[0].Span)
 	require.Positive(t, h.calls[0].Want)
+}
+
+// A proxy keeps balances for so many keys, and has a place again when one of them went quiet.
+func TestBalancesAreBounded(t *testing.T) {
+	h, s, d := newHomes(), slide(1000, 1000), new(limit.Decision)
+	key := func(i int) []byte { return fmt.Appendf(nil, "k%d", i) }
+	for i := range MostKept + 10 {
+		h.Watch(key(i), s, at(100), 0)
+	}
+	require.EqualValues(t, MostKept, h.Size.Load())
+	h.Draw(key(0), s, at(2000), d)
+	h.Tick(at(2200))
+	require.EqualValues(t, 1, h.Size.Load())
+	h.Watch(key(MostKept), s, at(2200), 0)
+	require.EqualValues(t, 2, h.Size.Load())
 }
