@@ -40,6 +40,7 @@ func (s *Server) admit(conn net.Conn) {
 		_ = conn.Close() // the server is shutting down
 	case full:
 		s.stats.RejectedMax.Add(1)
+		s.crowded.Note("times", 1, func() []any { return []any{"addr", remote(conn).String()} })
 		refuse(conn, msgMaxClients)
 	default:
 		s.stats.Accepted.Add(1)

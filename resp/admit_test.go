@@ -16,12 +16,14 @@ import (
 )
 
 func TestMaxClientsRefusesFurtherConnections(t *testing.T) {
-	srv, addr := start(t, Config{MaxClients: 1}, handlerFuncs{open: trust, serve: likeRedis})
+	var logged proxytest.LockedBuffer
+	srv, addr := start(t, Config{MaxClients: 1, Logger: slog.New(slog.NewTextHandler(&logged, nil))}, handlerFuncs{open: trust, serve: likeRedis})
 	first := dial(t, addr)
 	send(t, first, "PING\r\n")
 	expect(t, first, "+PONG\r\n")
 	expectEnd(t, dial(t, addr), "-ERR max number of clients reached\r\n")
 	require.EqualValues(t, 1, srv.Stats().RejectedMax.Load())
+	require.Contains(t, logged.String(), `level=WARN msg="refused a client because maxclients are connected" maxclients=1 addr=127.0.0.1:`)
 
 	require.NoError(t, first.Close())
 	require.Eventually(t, func() bool { return srv.Stats().Current.Load() == 0 }, 10*time.Second, time.Millisecond)

@@ -31,8 +31,16 @@ func (s *Server) closings() (all []closing) {
 	return all
 }
 
-// connected notes that a client has connected: a minute after the last one was closed for a reason, its episode ends.
+// crowded is the trouble that clients are refused at MaxClients.
+var crowded = episodes.Trouble{
+	Began: "refused a client because maxclients are connected", Ended: "no longer refusing clients at maxclients",
+	Calm: episodes.Every,
+}
+
+// connected notes that a client has connected: a minute after the last one was closed for a reason, or refused, that
+// episode ends.
 func (s *Server) connected() {
+	s.crowded.End()
 	for i := range s.closed {
 		s.closed[i].log.End()
 	}

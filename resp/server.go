@@ -23,8 +23,9 @@ type Server struct {
 	log     *slog.Logger
 	stats   Stats
 	lastID  atomic.Int64
-	now     func() time.Time // time.Now, except in tests
-	closed  []closing        // never modified
+	now     func() time.Time  // time.Now, except in tests
+	closed  []closing         // never modified
+	crowded *episodes.Episode // while clients are refused at MaxClients
 
 	protected atomic.Bool // the protected mode in effect
 	draining  atomic.Bool
@@ -48,6 +49,7 @@ func NewServer(cfg Config, handler Handler) *Server {
 	}
 	s.log, s.now = s.cfg.Logger, time.Now
 	s.closed = s.closings()
+	s.crowded = episodes.New(s.log, s.clock, crowded, "maxclients", s.cfg.MaxClients)
 	s.protected.Store(cfg.ProtectedMode)
 	s.ending, s.cutAll = context.WithCancel(context.Background())
 	if starter, ok := handler.(Starter); ok {

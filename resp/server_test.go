@@ -332,6 +332,21 @@ func TestClosedClientsAreLoggedAsEpisodes(t *testing.T) {
 	}
 }
 
+func TestRefusalsAtMaxClientsAreEpisodes(t *testing.T) {
+	w := logged.New()
+	s := NewServer(Config{Logger: w.Logger(), MaxClients: 1}, nil)
+	s.now = w.Now
+	s.sessions[1] = &Session{}
+	w.RequireEpisodes(t, logged.Lines{
+		Began: `"refused a client because maxclients are connected" maxclients=1`,
+		Ended: `"no longer refusing clients at maxclients" maxclients=1`, Calm: episodes.Every, Detail: " addr=pipe", Count: "times",
+	}, func() {
+		ours, _ := net.Pipe()
+		s.admit(ours)
+	}, s.connected)
+	require.EqualValues(t, 4, s.stats.RejectedMax.Load())
+}
+
 func TestConnectionsThatAreNotAcceptedAreEpisodes(t *testing.T) {
 	w := logged.New()
 	refused := episodes.New(w.Logger(), w.Now, notAccepted)

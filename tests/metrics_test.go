@@ -32,6 +32,7 @@ func TestMetricsAreDocumentedAndKeepTheConventions(t *testing.T) {
 		c.do(t, "RL.SLIDE", "k", 5, 60)
 	}
 	eventually(t, "a hot key", func() bool { return strings.Contains(embedded.text(t, ""), `{key="k"}`) })
+	eventually(t, "what nodes say of themselves", func() bool { return strings.Contains(fleet.text(t, ""), "rlproxy_node_keys{") })
 	texts := []string{embedded.text(t, ""), fleet.text(t, "")}
 	for _, text := range texts {
 		problems, err := promlint.New(strings.NewReader(text)).Lint()

@@ -41,12 +41,22 @@ func serverStats(now *live, eng *engines) []engine.Stat {
 			Help: "Pipelines: commands that arrived together on one connection."},
 		{Name: "config_set_directives", Value: now.changedByCommand.Load(), Metric: "config_set_directives",
 			Help: "Directives that CONFIG SET has changed since the configuration was last read."},
+		{Name: "config_last_reload_failed", Value: oneIf(now.reloadFailed.Load()), Metric: "config_last_reload_failed",
+			Help: "1 if the last reload failed, so that the configuration before is still in effect, else 0."},
 		{Name: "total_net_input_bytes", Value: st.BytesIn.Load(), Metric: "client_received_bytes_total",
 			Help: "Bytes that clients have sent."},
 		{Name: "total_net_output_bytes", Value: st.BytesOut.Load(), Metric: "client_sent_bytes_total",
 			Help: "Bytes that were sent to clients."},
 	}
 	return append(stats, connectionStats(st, eng.memory)...)
+}
+
+// oneIf returns 1 for true, and 0 for false.
+func oneIf(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // connectionStats returns the part of serverStats about connections that are open or were

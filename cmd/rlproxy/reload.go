@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,6 +26,7 @@ type live struct {
 	config atomic.Pointer[config.Config]  // the configuration in effect; never modified
 	// directives that CONFIG SET has changed since the configuration was read
 	changedByCommand atomic.Int64
+	reloadFailed     atomic.Bool   // whether the last SIGHUP changed nothing because of an error
 	level            slog.LevelVar // the log level in effect
 	tls              listenerTLS
 
@@ -163,18 +165,32 @@ func (l *live) reload() (waiting []string, err error) {
 	}
 	l.eng.decisions.Use(decisions, logging(next))
 	l.eng.policies.Configure(next.Policies.Set())
-	for _, d := range l.lastRead.Changed(now, true) {
-		l.log.Warn("reload discards a CONFIG SET change", "directive", d.Name, "from", d.Setting(now), "to",
-			d.Setting(next))
-	}
+	l.logChanges(now, next)
 	l.apply(next, p)
 	warnOpen(next, p, l.log)
 	return waiting, nil
 }
 
+// logChanges logs what a reload changes in the settings that are in effect.
+func (l *live) logChanges(now, next *config.Config) {
+	bySet := l.lastRead.Changed(now, true)
+	for _, d := range now.Changed(next, false) {
+		about := []any{"directive", d.Name}
+		if !d.Secret() {
+			about = append(about, "from", d.Setting(now), "to", d.Setting(next))
+		}
+		if slices.Contains(bySet, d) {
+			l.log.Warn("reload discards a CONFIG SET change", about...)
+		} else {
+			l.log.Info("reload changes a directive", about...)
+		}
+	}
+}
+
 // hangup handles SIGHUP.
 func (l *live) hangup() {
 	waiting, err := l.reload()
+	l.reloadFailed.Store(err != nil)
 	if err != nil {
 		l.log.Error("configuration reload failed; the previous configuration stays in effect", "error", err)
 		return

@@ -161,7 +161,7 @@ func TestEachNodeHasItsOwnSeries(t *testing.T) {
 		`node_up{node="a:1/0"} 1`, `node_up{node="a:1/1"} 1`, `node_up{node="b:1/main/0"} 0`, `node_up{node="c:1"} 1`,
 		`node_refuses{node="a:1/0"} 0`, `node_refuses{node="a:1/1"} 1`,
 		`node_keys{node="a:1/1"} 3`, `node_memory_used_bytes{node="a:1/1"} 4`, `node_memory_max_bytes{node="a:1/1"} 5`,
-		`node_evicts{node="a:1/1"} 1`, `node_saves{node="a:1/1"} 0`,
+		`node_evicts{node="a:1/1"} 1`, `node_saves_nothing{node="a:1/1"} 1`,
 		`node_latency_seconds{node="a:1/0"} 0.001`, `node_clock_offset_seconds{node="a:1/0"} -2`,
 		`node_queue_requests{node="a:1/0"} 5`, `node_combined_requests_total{node="a:1/0"} 6`, `node_queue_overflows_total{node="a:1/0"} 7`,
 		`node_errors_total{kind="timeout",node="a:1/0"} 8`, `node_fail_answers_total{fail="open",node="a:1/0"} 4`,

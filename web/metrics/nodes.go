@@ -26,8 +26,8 @@ var (
 		"The node's maxmemory, or 0 if it has no bound.", "node")
 	nodeEvicts = gauge("node_evicts",
 		"1 if the node evicts keys when its memory is full, and with them what was counted, else 0.", "node")
-	nodeSaves = gauge("node_saves",
-		"1 if keys survive a restart of the node, 0 if not. Missing if the node does not say.", "node")
+	nodeUnsaved = gauge("node_saves_nothing",
+		"1 if the node has changed keys and saved nothing in two hours, so that a restart loses them, else 0.", "node")
 	nodeWaiting = gauge("node_queue_requests",
 		"Requests that wait to be sent to the node.", "node")
 	nodeWaits = distributionOf("node_queue_duration_seconds",
@@ -71,9 +71,7 @@ func collectNode(to chan<- prometheus.Metric, n *engine.NodeInfo) {
 		nodeMemory.send(to, float64(f.Memory), label)
 		nodeMemoryMax.send(to, float64(f.MaxMemory), label)
 		nodeEvicts.send(to, oneIf(f.Evicts), label)
-		if f.Saves != "" {
-			nodeSaves.send(to, oneIf(f.Saves != "no"), label)
-		}
+		nodeUnsaved.send(to, oneIf(f.Saves == "no"), label)
 	}
 	t := n.Traffic
 	if t == nil {

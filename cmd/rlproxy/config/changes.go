@@ -64,7 +64,10 @@ func (c *Config) Changed(next *Config, bySet bool) (found []*Directive) {
 	return found
 }
 
-// Setting returns the setting of a directive that is not secret, cut to 512 characters for the log.
+// Secret reports whether the settings of the directive may hold passwords, so that nothing shows them.
+func (d *Directive) Secret() bool { return d.secret }
+
+// Setting returns the setting of a directive that is not Secret, cut to 512 characters for the log.
 func (d *Directive) Setting(c *Config) string {
 	return fmt.Sprintf("%.512s", joinLines(d.value(c).words()))
 }
