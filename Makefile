@@ -12,6 +12,9 @@ GOLANGCI_LINT := 2.15.0
 # The version of nfpm, which makes packages. It is run, and no module of this project requires it.
 NFPM := 2.43.0
 
+# The version of kubernetes-validate, which has the schemas of Kubernetes.
+KUBERNETES_VALIDATE := 1.37.0
+
 # How long make fuzz runs each target.
 FUZZTIME ?= 30s
 
@@ -71,6 +74,10 @@ test: ## run all tests, in minutes; installs redis-server, gcc and curl if they 
 .PHONY: lint
 lint: lint-lua ## run golangci-lint and luacheck; builds golangci-lint if it is missing
 	scripts/lint $(GOLANGCI_LINT)
+
+.PHONY: check-deploy
+check-deploy: ## check the manifests of deploy/ against the schemas of Kubernetes, which it installs
+	scripts/check-deploy $(KUBERNETES_VALIDATE)
 
 .PHONY: check-dist
 check-dist: ## build the package of this machine twice, compare, and install it in a copy of the root; needs Debian

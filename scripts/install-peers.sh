@@ -38,7 +38,7 @@ build_throttlecrab() {
 
 build_limits() {
 	scripts/need python3
-	python3 -c 'import ensurepip' 2>/dev/null || scripts/need python3-venv
+	scripts/need python3-venv
 	if changed limits tests/peers/limits/requirements.txt; then
 		python3 -m venv --clear "$cache/limits"
 		"$cache/limits/bin/pip" install -q -r tests/peers/limits/requirements.txt

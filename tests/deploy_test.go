@@ -2,7 +2,6 @@ package tests
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/rlproxy/rlproxy/internal/redistest"
 )
@@ -174,128 +172,6 @@ func TestUnitIsAcceptedBySystemd(t *testing.T) {
 	for line := range strings.Lines(string(out)) {
 		require.NotContains(t, line, "rlproxy.service", "systemd has something to say about the unit")
 	}
-}
-
-// readYAML reads the documents of a YAML file.
-func readYAML[T any](t *testing.T, path string) (documents []T) {
-	t.Helper()
-	f, err := os.Open(path)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, f.Close()) }()
-	for d := yaml.NewDecoder(f); ; {
-		var document T
-		if err := d.Decode(&document); err != nil {
-			require.ErrorContains(t, err, "EOF")
-			return documents
-		}
-		documents = append(documents, document)
-	}
-}
-
-// manifest has the fields of a Kubernetes object that matter here.
-type manifest struct {
-	Kind     string
-	Metadata struct{ Name string }
-	Data     map[string]string
-	Spec     struct {
-		Selector struct {
-			MatchLabels map[string]string `yaml:"matchLabels"`
-		}
-		Template struct {
-			Metadata struct{ Labels map[string]string }
-			Spec     struct {
-				Grace          int         `yaml:"terminationGracePeriodSeconds"`
-				InitContainers []container `yaml:"initContainers"`
-				Volumes        []struct {
-					Name      string
-					ConfigMap struct{ Name string } `yaml:"configMap"`
-				}
-			}
-		}
-	}
-}
-
-type probe struct {
-	HTTPGet struct{ Path, Port string } `yaml:"httpGet"`
-}
-
-type container struct {
-	Image         string
-	RestartPolicy string `yaml:"restartPolicy"`
-	Command, Args []string
-	Ports         []struct {
-		Name          string
-		ContainerPort int `yaml:"containerPort"`
-	}
-	StartupProbe  probe `yaml:"startupProbe"`
-	LivenessProbe probe `yaml:"livenessProbe"`
-	VolumeMounts  []struct {
-		Name      string
-		MountPath string `yaml:"mountPath"`
-	} `yaml:"volumeMounts"`
-	Resources struct{ Requests, Limits map[string]string }
-	Security  struct {
-		RunAsNonRoot         bool `yaml:"runAsNonRoot"`
-		ReadOnly             bool `yaml:"readOnlyRootFilesystem"`
-		AllowPrivilegeEscape bool `yaml:"allowPrivilegeEscalation"`
-	} `yaml:"securityContext"`
-}
-
-// TestManifestRunsAsWritten runs the sidecar of the Kubernetes manifest in the image, with
-// the manifest's configuration, as the image's user, which must not write anywhere.
-func TestManifestRunsAsWritten(t *testing.T) {
-	t.Parallel()
-	parts := make(map[string]manifest)
-	for _, m := range readYAML[manifest](t, "../deploy/kubernetes.yaml") {
-		parts[m.Kind] = m
-	}
-	pod := parts["Deployment"].Spec.Template
-	require.Equal(t, parts["Deployment"].Spec.Selector.MatchLabels, pod.Metadata.Labels, "the selector must match the pods")
-	require.Greater(t, pod.Spec.Grace, 10, "shutdown-timeout")
-	require.Len(t, pod.Spec.InitContainers, 1)
-	sidecar := pod.Spec.InitContainers[0]
-	require.Equal(t, "Always", sidecar.RestartPolicy, "else it is no sidecar")
-	require.True(t, sidecar.Security.RunAsNonRoot)
-	require.True(t, sidecar.Security.ReadOnly)
-	require.Len(t, sidecar.Ports, 2)
-	require.Equal(t, sidecar.Ports[1].Name, sidecar.StartupProbe.HTTPGet.Port)
-	require.Equal(t, sidecar.StartupProbe, sidecar.LivenessProbe)
-	require.Equal(t, pod.Spec.Volumes[0].Name, sidecar.VolumeMounts[0].Name)
-	require.Equal(t, parts["ConfigMap"].Metadata.Name, pod.Spec.Volumes[0].ConfigMap.Name)
-
-	// The container's limit is the only number for memory.
-	conf := parts["ConfigMap"].Data["rlproxy.conf"]
-	require.NotEmpty(t, sidecar.Resources.Limits["memory"])
-	require.NotContains(t, sidecar.Resources.Requests, "memory")
-	require.NotContains(t, conf, "maxmemory")
-
-	nodes := startNodes(t, 2)
-	for i, n := range nodes {
-		before := conf
-		conf = strings.Replace(conf, fmt.Sprintf("redis://redis-%d.redis:6379", i), n.URL(), 1)
-		require.NotEqual(t, before, conf)
-	}
-	port := fmt.Sprintf("port %d\n", sidecar.Ports[0].ContainerPort)
-	require.Contains(t, conf, port)
-	conf = strings.Replace(conf, port, "port 0\n", 1) + "backend-timeout 10000\n"
-	httpPort := fmt.Sprintf("http-port %d\n", sidecar.Ports[1].ContainerPort)
-	require.Contains(t, conf, httpPort)
-	conf = strings.Replace(conf, httpPort, fmt.Sprintf("http-port %d\n", redistest.FreePort(t)), 1)
-	i := newImage(t)
-	i.write(t, filepath.Join(sidecar.VolumeMounts[0].MountPath, "rlproxy.conf"), conf, 0o644)
-	command := i.command(sidecar.Args...)
-	if len(sidecar.Command) > 0 {
-		command = slices.Concat(sidecar.Command, sidecar.Args)
-	}
-	p := i.start(t, command...)
-	require.Contains(t, p.Output.String(), "address=0.0.0.0:")
-	require.EqualValues(t, 4, dial(t, p.addr).decide(t, "RL.SLIDE k 5 60").remaining)
-	require.Equal(t, 1, len(nodes[0].keys(t))+len(nodes[1].keys(t)))
-	site := ofProxy(t, p)
-	site.url = strings.Replace(site.url, "0.0.0.0", "127.0.0.1", 1)
-	code, _ := site.get(t, strings.TrimPrefix(sidecar.LivenessProbe.HTTPGet.Path, "/"), "")
-	require.Equal(t, 200, code)
-	p.stop(t)
 }
 
 // TestComposeFileRunsAsWritten starts the nodes of the compose file with their command
