@@ -69,7 +69,7 @@ func TestGoInstallReportsTheVersion(t *testing.T) {
 	f, err := os.Create(filepath.Join(at, version+".zip"))
 	require.NoError(t, err)
 	z := zip.NewWriter(f)
-	for _, folder := range []string{"cmd", "commands", "engine", "internal", "lua", "policy", "resp", "shard", "web"} {
+	for _, folder := range []string{"cmd", "commands", "engine", "internal", "lua", "policy", "resp", "rls", "shard", "web"} {
 		require.NoError(t, filepath.WalkDir("../"+folder, func(path string, d os.DirEntry, err error) error {
 			if err != nil || d.IsDir() || strings.Contains(path, "/testdata/") || strings.HasSuffix(path, "_test.go") {
 				return err
