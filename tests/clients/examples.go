@@ -182,7 +182,9 @@ func (v visitor) get() (answer, error) {
 }
 
 // limited reports whether rlproxy decided about the request.
-func (a answer) limited() bool { return a.header.Get("RateLimit") != "" }
+func (a answer) limited() bool {
+	return a.header.Get("RateLimit") != "" || a.header.Get("X-Ratelimit-Remaining") != "" // the second is Envoy's
+}
 
 // wait makes requests until an answer is as wanted. An example that has just started, or
 // whose rlproxy has, may be slower than its own timeout allows.

@@ -22,6 +22,8 @@ type gateway struct {
 	version []string // command line that prints its version
 	listens string   // what the recipe says of the port
 	on      string   // what replaces that; %d is the port
+	asks    int      // the recipe's port of rlproxy
+	at      string   // how the recipe writes a port of this machine
 
 	// run returns the command line that runs the recipe's files, by name, in a folder. nil: Traefik, whose
 	// requests the trial makes itself.
@@ -29,10 +31,14 @@ type gateway struct {
 }
 
 var gateways = []gateway{
-	{"nginx", []string{"/usr/sbin/nginx", "-v"}, "listen 80;", "listen 127.0.0.1:%d;", runNginx},
-	{"Caddy", []string{"/usr/bin/caddy", "version"}, ":80 {", ":%d {\n\tbind 127.0.0.1", runCaddy},
-	{"HAProxy", []string{"/usr/sbin/haproxy", "-v"}, "bind :80", "bind 127.0.0.1:%d", runHAProxy},
-	{"Traefik", nil, "", "", nil},
+	{"nginx", []string{"/usr/sbin/nginx", "-v"}, "listen 80;", "listen 127.0.0.1:%d;", 6381, "127.0.0.1:%d", runNginx},
+	{"Caddy", []string{"/usr/bin/caddy", "version"}, ":80 {", ":%d {\n\tbind 127.0.0.1", 6381, "127.0.0.1:%d", runCaddy},
+	{"HAProxy", []string{"/usr/sbin/haproxy", "-v"}, "bind :80", "bind 127.0.0.1:%d", 6381, "127.0.0.1:%d", runHAProxy},
+	{"Traefik", nil, "", "", 6381, "127.0.0.1:%d", nil},
+	{
+		"Envoy", []string{envoyBinary, "--version"}, "{address: 0.0.0.0, port_value: 80}", "{address: 127.0.0.1, port_value: %d}",
+		6382, "{address: 127.0.0.1, port_value: %d}", runEnvoy,
+	},
 }
 
 func runNginx(dir string, files map[string]string) []string {
@@ -139,9 +145,12 @@ func (c *crossing) cross() (err error) {
 			return err
 		}
 	}
-	check, at := fmt.Sprint("127.0.0.1:", ports[0]), fmt.Sprint("127.0.0.1:", ports[1])
-	proxy, err := startProxy("--http-port", strconv.Itoa(ports[0]), "--http-check", "yes",
-		"--policy", "api", "SLIDE", strconv.Itoa(gatewayLimit), "1h")
+	check, at := fmt.Sprintf(c.at, ports[0]), fmt.Sprint("127.0.0.1:", ports[1])
+	asked, err := c.settings(dir, files, ports[0])
+	if err != nil {
+		return err
+	}
+	proxy, err := startProxy(asked...)
 	if err != nil {
 		return err
 	}
@@ -151,7 +160,7 @@ func (c *crossing) cross() (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, app.server.Close()) }()
-	if err := replace(files, "127.0.0.1:6381", check); err != nil {
+	if err := replace(files, fmt.Sprintf(c.at, c.asks), check); err != nil {
 		return err
 	}
 	exited := make(chan struct{})
@@ -164,7 +173,9 @@ func (c *crossing) cross() (err error) {
 		defer func() { _ = traefik.server.Close() }()
 		at = traefik.address
 	} else {
-		for old, with := range map[string]string{"127.0.0.1:8080": app.address, c.listens: fmt.Sprintf(c.on, ports[1])} {
+		for old, with := range map[string]string{
+			fmt.Sprintf(c.at, 8080): fmt.Sprintf(c.at, app.port), c.listens: fmt.Sprintf(c.on, ports[1]),
+		} {
 			if err := replace(files, old, with); err != nil {
 				return err
 			}
@@ -199,6 +210,15 @@ func (c *crossing) cross() (err error) {
 		return fmt.Errorf("%w\n%s", err, log.String())
 	}
 	return nil
+}
+
+// settings returns the arguments of the rlproxy that the gateway asks on a port.
+func (c *crossing) settings(dir string, files map[string]string, port int) ([]string, error) {
+	if c.name == "Envoy" {
+		return envoySettings(dir, files, port)
+	}
+	return []string{"--http-port", strconv.Itoa(port), "--http-check", "yes",
+		"--policy", "api", "SLIDE", strconv.Itoa(gatewayLimit), "1h"}, nil
 }
 
 // visit makes the requests of a trial.
@@ -263,6 +283,9 @@ func (c *crossing) limited(url string, from net.IP) error {
 		} {
 			r.Header.Set(name, value)
 		}
+		if c.name == "Envoy" {
+			r.Header.Set("Connection", "close") // it answers 400 to those that have it forget X-Forwarded-For
+		}
 		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: from}}
 		client := http.Client{Timeout: serverTime, Transport: &http.Transport{DisableKeepAlives: true, DialContext: dialer.DialContext}}
 		got, err := client.Do(r)
@@ -291,6 +314,8 @@ func (c *crossing) expect(a answer, left int) error {
 		return fmt.Errorf("status %d: %w", a.status, errUnlimited)
 	case !told && a.status == http.StatusInternalServerError:
 		return errUnlimited
+	case c.name == "Envoy":
+		return expectEnvoys(a, left)
 	}
 	status, item, wait := http.StatusOK, fmt.Sprintf(`"api";r=%d`, left), a.header.Get("Retry-After")
 	if left < 0 {
@@ -309,6 +334,7 @@ func (c *crossing) expect(a answer, left int) error {
 // application answers with what it got.
 type application struct {
 	address string
+	port    int
 	server  http.Server
 }
 
@@ -320,7 +346,10 @@ func (a *application) listen() error {
 		}
 		_, _ = fmt.Fprint(w, r.Method, " ", r.RequestURI, " ", r.Header.Get("Authorization"), " ", len(r.Header.Get("Cookie")), " ", n)
 	})
-	return serve(&a.server, &a.address)
+	err := serve(&a.server, &a.address)
+	_, port, _ := strings.Cut(a.address, ":")
+	a.port, _ = strconv.Atoi(port) // it is empty if there is an error
+	return err
 }
 
 // serve serves on a free port until the server is closed.
