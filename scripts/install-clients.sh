@@ -161,6 +161,8 @@ debian_source() {
 debian_source redis 7.0.15 redis-7.0.15 redis
 debian_source php-redis 5.3.7+4.3.0 redis-5.3.7 phpredis
 
+scripts/install-peers.sh ratelimit # for likeness.go
+
 # The compilers find out themselves what is up to date.
 go build -C tests/clients/go-redis -o "$cache/bin/go-redis" .
 go build -C tests/clients/rueidis -o "$cache/bin/rueidis" .

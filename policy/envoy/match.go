@@ -44,32 +44,39 @@ func policyName(domain string, keys []string, suffix string) string {
 // never make the same key.
 const separator = "|"
 
-var escape = strings.NewReplacer("%", "%25", separator, "%7C").Replace
+var escaped = strings.NewReplacer("%", "%25", separator, "%7C")
+
+// escape returns a value, or the prefix of one, as it stands in a key of so many values. A value alone stands there as
+// it is, unless it begins with a %: what begins with only one % stands for no value.
+func escape(value string, values int) string {
+	switch {
+	case values > 1:
+		return escaped.Replace(value)
+	case strings.HasPrefix(value, "%"):
+		return "%" + value
+	}
+	return value
+}
 
 // Key returns the client's key of a descriptor with these values, for the policy p. It reports false if p is for
-// descriptors with another number of values. A value alone is the key, but a key is neither empty nor longer than
-// engine.MaxKey allows: instead of no value there is a %, and the rest of a long key is replaced by its SHA-256.
+// descriptors with another number of values. A key is neither empty nor longer than engine.MaxKey allows: instead of no
+// value there is a %, and the rest of a long key is replaced by its SHA-256.
 func Key(p *policy.Policy, values []string) (key string, ok bool) {
-	switch {
-	case p.Order == nil && len(values) == 1:
-		key = values[0]
-	case p.Order != nil && len(p.Order) != len(values):
+	if p.Order != nil && len(p.Order) != len(values) {
 		return "", false
-	default:
-		var b strings.Builder
-		for i := range values {
-			at := i
-			if p.Order != nil {
-				at = p.Order[i]
-			}
-			if i > 0 {
-				b.WriteString(separator)
-			}
-			b.WriteString(escape(values[at]))
-		}
-		key = b.String()
 	}
-	if key == "" {
+	var b strings.Builder
+	for i := range values {
+		at := i
+		if p.Order != nil {
+			at = p.Order[i]
+		}
+		if i > 0 {
+			b.WriteString(separator)
+		}
+		b.WriteString(escape(values[at], len(values)))
+	}
+	if key = b.String(); key == "" {
 		return "%", true
 	}
 	const digest = 1 + 2*sha256.Size

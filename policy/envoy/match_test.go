@@ -35,6 +35,8 @@ func TestDifferentValuesHaveDifferentKeys(t *testing.T) {
 		{natural, []string{"a|b", "c%"}, "a%7Cb|c%25"},
 		{natural, []string{"", ""}, "|"},
 		{natural, []string{""}, "%"},
+		{natural, []string{"%"}, "%%"},
+		{natural, []string{"%2F"}, "%%2F"},
 		{other, []string{"a", "b"}, "b|a"},
 	} {
 		key, ok := Key(c.p, c.values)

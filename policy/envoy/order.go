@@ -167,10 +167,7 @@ func (t *table) pattern(c int, order []int) string {
 			b.WriteString(separator)
 		}
 		class := t.shape.levels[i].classes[t.class(c, i)]
-		if len(order) > 1 {
-			class.text = escape(class.text)
-		}
-		b.WriteString(class.text)
+		b.WriteString(escape(class.text, len(order)))
 		if !class.exact {
 			b.WriteByte('*')
 			break
