@@ -48,7 +48,14 @@ var (
 	refuses = &episodes.Trouble{
 		Began: "cannot compare the lists of backends", Ended: "the lists of backends can be compared again",
 	}
+	apart = &episodes.Trouble{
+		Began: "the clocks of the node and of this machine differ: limits hold by the node's",
+		Ended: "the clocks of the node and of this machine agree again",
+	}
 )
+
+// maxOffset is how far the clocks of a node and of this machine may be from each other before that is logged.
+const maxOffset = 500 * time.Millisecond
 
 func newReport(log *slog.Logger) *journal {
 	r := new(journal)
@@ -78,8 +85,12 @@ func (r *journal) log(v *survey) {
 		r.about.Note(twice, []any{"backend", a, "other", b}, a+" "+b)
 	}
 	for n, s := range v.nodes {
-		if backend.IsReply(s.err) {
-			r.about.Note(refuses, []any{"node", n.Name()}, n.Name(), "why", s.err)
+		about := []any{"node", n.Name()}
+		switch {
+		case backend.IsReply(s.err):
+			r.about.Note(refuses, about, n.Name(), "why", s.err)
+		case s.err == nil && s.contents != nil && s.contents.offset.Abs() > maxOffset+s.contents.latency:
+			r.about.Note(apart, about, n.Name(), "offset", s.contents.offset.Round(time.Millisecond))
 		}
 	}
 	r.about.Round()
