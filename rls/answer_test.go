@@ -70,7 +70,7 @@ func TestAnswersAreThoseOfEnvoysProtocol(t *testing.T) {
 		d.Limit.UnitMultiplier = wrapperspb.UInt32(n)
 		return d
 	}
-	c := start(t, Settings{}, shopPolicies).client(t)
+	c := start(t, Settings{}).client(t)
 	for i, step := range []struct {
 		request *ratelimit.RateLimitRequest
 		want    string
@@ -139,7 +139,7 @@ func TestAnswersAreThoseOfEnvoysProtocol(t *testing.T) {
 
 func TestHeadersAreThoseOfTheDescriptorClosestToItsLimit(t *testing.T) {
 	t.Parallel()
-	s := start(t, Settings{ACL: users(t), Headers: []string{"L", "R", "T"}}, shopPolicies)
+	s := start(t, Settings{ACL: users(t), Headers: []string{"L", "R", "T"}})
 	c := s.client(t)
 	for _, step := range []struct{ want string }{
 		{"OK; OK 3/MINUTE 2 43; OK 2/HOUR 1 3583; OK 0 0; L=2; R=1; T=3583"},
@@ -162,7 +162,7 @@ func TestHeadersAreThoseOfTheDescriptorClosestToItsLimit(t *testing.T) {
 
 func TestDescriptorsAreChargedTogetherIfThatIsSet(t *testing.T) {
 	t.Parallel()
-	c := start(t, Settings{Together: true}, shopPolicies).client(t)
+	c := start(t, Settings{Together: true}).client(t)
 	both := func(user, plan string) *ratelimit.RateLimitRequest {
 		return shop(0, descriptor("none", "1"), descriptor("user", user), descriptor("plan", plan))
 	}
@@ -198,7 +198,7 @@ func TestDescriptorsAreChargedTogetherIfThatIsSet(t *testing.T) {
 // A node that does not answer is an error, unless its FAIL policy answers or another descriptor is over its limit.
 func TestFailPoliciesAnswerForANode(t *testing.T) {
 	t.Parallel()
-	s := start(t, Settings{}, shopPolicies)
+	s := start(t, Settings{})
 	c := s.client(t)
 	fail := func(p *engine.Pipeline) bool {
 		p.Grow()

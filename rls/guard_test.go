@@ -28,7 +28,7 @@ const patience = time.Minute
 
 func TestUsersNeedTheRightToCheckTheKey(t *testing.T) {
 	t.Parallel()
-	s := start(t, Settings{ACL: users(t, "default off", "envoy on >secret ~shop.user:* +rl.check", "none on >secret ~* +ping", "gone off >secret +@all")}, shopPolicies)
+	s := start(t, Settings{ACL: users(t, "default off", "envoy on >secret ~shop.user:* +rl.check", "none on >secret ~* +ping", "gone off >secret +@all")})
 	c := s.client(t)
 	ask := func(ctx context.Context, r *ratelimit.RateLimitRequest) codes.Code {
 		_, err := c.ShouldRateLimit(ctx, r)
@@ -54,7 +54,7 @@ func TestUsersNeedTheRightToCheckTheKey(t *testing.T) {
 
 func TestBadRequestsAreRefused(t *testing.T) {
 	t.Parallel()
-	c := start(t, Settings{}, shopPolicies).client(t)
+	c := start(t, Settings{}).client(t)
 	many, long, negative, override := shop(0), descriptor(), descriptor("user", "1"), descriptor("user", "1")
 	for range maxDescriptors + 1 {
 		many.Descriptors = append(many.Descriptors, descriptor("user", "1"))
@@ -108,7 +108,7 @@ const ask = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 // A client that does not send its message loses its place after requestTime.
 func TestSlowRequestsEnd(t *testing.T) {
 	t.Parallel()
-	s := start(t, Settings{}, shopPolicies)
+	s := start(t, Settings{})
 	for _, method := range []string{ask, "/none/None", "/grpc.health.v1.Health/Check"} {
 		stream := s.raw(t, method)
 		began := time.Now()
@@ -123,7 +123,7 @@ func TestSlowRequestsEnd(t *testing.T) {
 // A connection with many refused requests is closed, because each of them takes memory.
 func TestManyRefusalsCloseTheConnection(t *testing.T) {
 	t.Parallel()
-	s := start(t, Settings{ACL: users(t, "default on >secret ~* +@all")}, shopPolicies)
+	s := start(t, Settings{ACL: users(t, "default on >secret ~* +@all")})
 	var closed sync.WaitGroup
 	closed.Add(1)
 	one := sync.OnceFunc(closed.Done)
@@ -139,7 +139,7 @@ func TestManyRefusalsCloseTheConnection(t *testing.T) {
 
 func TestProtectedModeAnswersOnlyThisMachine(t *testing.T) {
 	t.Parallel()
-	s := start(t, Settings{ACL: users(t), Protected: true}, shopPolicies)
+	s := start(t, Settings{ACL: users(t), Protected: true})
 	_, err := s.client(t).ShouldRateLimit(t.Context(), shop(0, descriptor("user", "1")))
 	require.NoError(t, err)
 	_, err = s.identify(&link{Conn: stranger(t)}, nil)
@@ -151,7 +151,7 @@ func TestProtectedModeAnswersOnlyThisMachine(t *testing.T) {
 
 func TestGuessesAreSlow(t *testing.T) {
 	t.Parallel()
-	s := start(t, Settings{ACL: users(t, "default on >secret ~* +@all")}, shopPolicies)
+	s := start(t, Settings{ACL: users(t, "default on >secret ~* +@all")})
 	kept := s.client(t)
 	_, err := kept.ShouldRateLimit(as(t, ":secret"), shop(0, descriptor("user", "1")))
 	require.NoError(t, err)
@@ -170,7 +170,7 @@ func TestGuessesAreSlow(t *testing.T) {
 // While the engine keeps a connection's requests, other connections are answered; above maxRequests they are refused.
 func TestRequestsInProgressAreBounded(t *testing.T) {
 	t.Parallel()
-	s := start(t, Settings{}, shopPolicies)
+	s := start(t, Settings{})
 	release := make(chan struct{})
 	wait := func(p *engine.Pipeline) bool {
 		if p.Requests[0].Policy == "shop.plan" {
@@ -207,7 +207,7 @@ func TestRequestsInProgressAreBounded(t *testing.T) {
 // Connections that send nothing, or nonsense, make room for others.
 func TestSilentConnectionsMakeRoom(t *testing.T) {
 	t.Parallel()
-	s := start(t, Settings{}, shopPolicies)
+	s := start(t, Settings{})
 	for i := range MaxConnections + 20 {
 		c, err := net.Dial("tcp", s.addr)
 		require.NoError(t, err)
@@ -227,7 +227,7 @@ func TestNoMessageIsDecompressed(t *testing.T) { require.Nil(t, encoding.GetComp
 
 func TestHealthSaysWhetherTheServiceCanDecide(t *testing.T) {
 	t.Parallel()
-	s := start(t, Settings{ACL: users(t, "default on >secret ~* +@all"), Protected: true}, shopPolicies)
+	s := start(t, Settings{ACL: users(t, "default on >secret ~* +@all"), Protected: true})
 	c := grpc_health_v1.NewHealthClient(s.dial(t))
 	check := func(service string) (string, codes.Code) {
 		r, err := c.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: service})
@@ -260,7 +260,7 @@ func TestShutdownAnswersWhatIsInProgress(t *testing.T) {
 	for name, answered := range map[string]bool{"answered": true, "cut off": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := start(t, Settings{}, shopPolicies)
+			s := start(t, Settings{})
 			silent, err := net.Dial("tcp", s.addr)
 			require.NoError(t, err)
 			defer func() { _ = silent.Close() }()

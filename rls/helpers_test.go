@@ -71,10 +71,10 @@ func users(t testing.TB, lines ...string) *acl.Users {
 	return list
 }
 
-// start serves policies on 127.0.0.1 until the test ends.
-func start(t testing.TB, settings Settings, policies string) *service {
+// start serves shopPolicies on 127.0.0.1 until the test ends.
+func start(t testing.TB, settings Settings) *service {
 	t.Helper()
-	set, err := policy.Parse(policies)
+	set, err := policy.Parse(shopPolicies)
 	require.NoError(t, err)
 	catalog := new(policy.Catalog)
 	catalog.Configure(set)

@@ -109,6 +109,12 @@ var kinds = []kind{
 		},
 	},
 	{
+		name: "rlproxy for Envoy", server: rlproxyForEnvoy, adapter: []string{cache + "ratelimit/adapter"},
+		about: About{
+			Algorithm: "fixed window", Setting: "asked as envoyproxy/ratelimit is, by the same client; FIXED policies on one Redis, as shipped",
+		},
+	},
+	{
 		name: "throttlecrab", server: throttlecrab, alone: true, dialect: throttle{name: "THROTTLE", denied: 0},
 		about: About{
 			Algorithm: "GCRA", Package: "throttlecrab/version",
@@ -127,6 +133,13 @@ func newer(server, folder string) kind {
 
 func rlproxyOnRedis(port, redis string) (argv, environment []string) {
 	return []string{Binary, "--bind", "127.0.0.1", "--port", port, "--loglevel", "warning", "--backend", "redis://" + redis}, nil
+}
+
+func rlproxyForEnvoy(port, redis string) (argv, environment []string) {
+	return []string{
+		Binary, "--bind", "127.0.0.1", "--port", "0", "--rls-port", port, "--loglevel", "warning", "--backend", "redis://" + redis,
+		"--policy", "peers.second", "FIXED", "100", "1s", "--policy", "peers.minute", "FIXED", "100", "1m",
+	}, nil
 }
 
 func rlproxyEmbedded(port, _ string) (argv, environment []string) {
