@@ -277,7 +277,7 @@ lib.account = record.guarded(function(key, clock, message)
   if not again then o, calms = renew(rec, t, q, o, asked) end
   local late = asked.account ~= nil and (not o or silent(o, clock))
   local reply = { number = 0, units = 0, deadline = 0, clock = clock, recalled = false, late = late,
-    calm = calms or false }
+    calm = calms or false, lapsed = 0 }
   if o and o.units > 0 then
     reply.number, reply.units, reply.deadline, reply.recalled = o.number, o.units, o.deadline, o.recalled > 0
   end
@@ -291,7 +291,10 @@ lib.account = record.guarded(function(key, clock, message)
   local states, uses, empty = {}, {}, {}
   holds.weigh(rec, q, states, uses, q.strict)
   for i = 1, q.count do empty[i] = holds.empty_at(states[i], rec, q.strict) end
-  if changed then record.save(was) end
+  if changed then
+    record.save(was)
+    if rec.held then reply.lapsed = rec.lapsed end
+  end
   return cmsgpack.pack({ terms = reply, used = uses, empty = empty })
 end)
 

@@ -249,6 +249,33 @@ func TestAKeyHasAdvancesOfSoManyProxies(t *testing.T) {
 	require.EqualValues(t, 100, terms(most, nil, 100).Units)
 }
 
+// An account that removes lapsed holds says how many, once.
+func TestAnAccountTellsOfLapsedHolds(t *testing.T) {
+	const clock = 4102444800000
+	node := redistest.Start(t)
+	node.Do("FUNCTION", "LOAD", lua.Library.Source)
+	s := limit.Spec{Kind: limit.Slide, N: 1, Param: 1, Cost: 1}
+	s.Windows[0] = limit.Window{Length: 60_000, Limit: 1000}
+	for _, id := range []string{"a", "b"} {
+		r := engine.Request{Key: []byte("k"), Spec: s, Hold: &engine.Hold{ID: engine.DigestOf([]byte(id)), TTL: 100}}
+		_, err := callOn(node, lua.Admit, "rl:{k}", clock, wire.AdmitArgs(&r))
+		require.NoError(t, err)
+	}
+	call := func(clock int64, m advance.Message) advance.Terms {
+		reply, err := callOn(node, lua.Advance, "rl:{k}", clock, wire.Args(wire.NewAdvanceAsk("p", &s, m, 250)))
+		require.NoError(t, err)
+		answer, err := wire.DecodeAdvance(reply, &s)
+		require.NoError(t, err)
+		return answer.Terms
+	}
+	first := call(clock, advance.Message{Want: 100})
+	require.Zero(t, first.Lapsed)
+	require.EqualValues(t, 100, first.Units)
+	m := advance.Message{Account: &advance.Account{Number: first.Number, Keep: 100}, Want: 100}
+	require.EqualValues(t, 2, call(clock+200, m).Lapsed)
+	require.Zero(t, call(clock+200, m).Lapsed, "the account comes twice")
+}
+
 // A library from before advances, here one that knows them by another kind, decides nothing about a key of which units are
 // advanced, and says why.
 func TestAnOlderLibraryDecidesNothingWhileUnitsAreAdvanced(t *testing.T) {

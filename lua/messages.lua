@@ -171,6 +171,7 @@
 --   recalled     flag       the home wants it back
 --   calm         flag       there was a recall lately, so nothing is advanced
 --   late         flag       the account came when the home waited no more for it
+--   lapsed       count      holds that had lapsed and that this call removed
 --
 -- states: the states of a key, for RL.INSPECT
 --   split        flag       whether the key's other shards have to be asked as well

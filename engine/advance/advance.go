@@ -53,6 +53,7 @@ type Terms struct {
 	Recalled bool  `msg:"recalled"`       // the home wants it back
 	Calm     bool  `msg:"calm"`           // there was a recall lately, so nothing is advanced
 	Late     bool  `msg:"late"`           // the account came when the home waited no more for it
+	Lapsed   int64 `msg:"lapsed,count"`   // holds of the key that had lapsed and that this call removed
 }
 
 // Advance is what a proxy may draw from for one key, and requests with one spec. The zero Advance has nothing.

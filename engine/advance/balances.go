@@ -45,6 +45,7 @@ type holding struct {
 	empty     [limit.MaxWindows]int64 // by window, at the newest answer: when nothing charged or held counts any more
 	roundTrip time.Duration           // to the node
 	touched   Instant                 // when the newest request came
+	lapsed    int64                   // holds that the home has removed since the newest draw
 	next      *holding                // of the same key, with another spec
 }
 
@@ -123,19 +124,21 @@ func (e *holding) travelled(roundTrip time.Duration) {
 	e.roundTrip = min(e.roundTrip+(roundTrip-e.roundTrip)/8, roundTrip)
 }
 
-// Draw counts a request, and reports whether it is admitted from an advance. Otherwise the home decides it.
-func (t *Balances) Draw(key []byte, s *limit.Spec, now Instant, d *limit.Decision) bool {
+// Draw counts a request, and reports whether it is admitted from an advance. Otherwise the home decides it. lapsed is
+// how many lapsed holds calls about the advance have removed since the draw before.
+func (t *Balances) Draw(
+	key []byte, s *limit.Spec, now Instant, d *limit.Decision,
+) (admitted bool, lapsed int64) {
 	st := t.stripe(key)
 	st.mu.Lock()
 	e := st.find(key, s)
 	if e == nil {
 		st.mu.Unlock()
-		return false
+		return false, 0
 	}
 	e.touched = now
-	admitted := e.Request(now, s.Cost)
-	if admitted {
-		*d = e.decision(s, now)
+	if admitted = e.Request(now, s.Cost); admitted {
+		*d, lapsed, e.lapsed = e.decision(s, now), e.lapsed, 0
 		t.draws.Add(1)
 		t.units.Add(s.Cost)
 	}
@@ -144,7 +147,7 @@ func (t *Balances) Draw(key []byte, s *limit.Spec, now Instant, d *limit.Decisio
 	if call != nil {
 		t.send(call)
 	}
-	return admitted
+	return admitted, lapsed
 }
 
 // decision returns the decision about a request that was just admitted. The units that count are those of the newest
@@ -218,6 +221,7 @@ func (t *Balances) End(c *HomeCall, now Instant, terms *Terms, used, empty []int
 		case terms.Number == 0 && c.Want > 0:
 			t.refused.Add(1)
 		}
+		e.lapsed += terms.Lapsed
 		copy(e.used[:], used)
 		copy(e.empty[:], empty)
 	}

@@ -82,7 +82,7 @@ func (p *Purse) Draw(t *backend.Topology, r *engine.Request, res *engine.Result)
 	if old := p.topology.Load(); old != t && p.topology.CompareAndSwap(old, t) {
 		p.RecallAll()
 	}
-	res.Drawn = p.Balances.Draw(r.Key, &r.Spec, p.instant(p.now()), &res.Decision)
+	res.Drawn, res.Lapsed = p.Balances.Draw(r.Key, &r.Spec, p.instant(p.now()), &res.Decision)
 	return res.Drawn
 }
 
