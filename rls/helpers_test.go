@@ -153,7 +153,7 @@ func brings(n uint32, unit envoytype.RateLimitUnit) *descriptors.RateLimitDescri
 func multiplier(n uint32) *wrapperspb.UInt32Value { return wrapperspb.UInt32(n) }
 
 // stranger returns a connection of a client on another machine.
-func stranger(t *testing.T) *conns.Conn {
+func stranger(t testing.TB) *conns.Conn {
 	t.Helper()
 	here, there := net.Pipe()
 	t.Cleanup(func() { require.NoError(t, errors.Join(here.Close(), there.Close())) })
