@@ -34,9 +34,9 @@ func dialEnvoy(t *testing.T, port int, secure credentials.TransportCredentials) 
 	return c
 }
 
-// envoys asks about descriptors with one key each.
-func envoys(domain string, pairs ...string) *ratelimit.RateLimitRequest {
-	r := &ratelimit.RateLimitRequest{Domain: domain}
+// envoys asks in the domain shop about descriptors with one key each.
+func envoys(pairs ...string) *ratelimit.RateLimitRequest {
+	r := &ratelimit.RateLimitRequest{Domain: "shop"}
 	for i := 0; i < len(pairs); i += 2 {
 		r.Descriptors = append(r.Descriptors, &descriptors.RateLimitDescriptor{
 			Entries: []*descriptors.RateLimitDescriptor_Entry{{Key: pairs[i], Value: pairs[i+1]}},
@@ -67,7 +67,7 @@ func TestEnvoyCountsWithRLCHECK(t *testing.T) {
 					require.Equal(t, left, c.decide(t, "RL.CHECK shop.user ann").remaining)
 					continue
 				}
-				got, err := envoy.ShouldRateLimit(t.Context(), envoys("shop", "user", "ann", "none", "x"))
+				got, err := envoy.ShouldRateLimit(t.Context(), envoys("user", "ann", "none", "x"))
 				require.NoError(t, err)
 				require.Equal(t, ratelimit.RateLimitResponse_OK, got.OverallCode)
 				require.EqualValues(t, left, got.Statuses[0].LimitRemaining)
@@ -78,7 +78,7 @@ func TestEnvoyCountsWithRLCHECK(t *testing.T) {
 			}
 			configure("rls-headers x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset\n")
 			s.hangup(t, reloaded)
-			got, err := envoy.ShouldRateLimit(t.Context(), envoys("shop", "user", "ann"))
+			got, err := envoy.ShouldRateLimit(t.Context(), envoys("user", "ann"))
 			require.NoError(t, err)
 			require.Equal(t, ratelimit.RateLimitResponse_OVER_LIMIT, got.OverallCode)
 			require.Len(t, got.ResponseHeadersToAdd, 3)
@@ -94,7 +94,7 @@ func TestEnvoyCountsWithRLCHECK(t *testing.T) {
 
 			_, err = c.Exchange([]any{"RL.POLICY", "SET", "shop.plan", "SLIDE", "1", "1h"})
 			require.NoError(t, err)
-			got, err = envoy.ShouldRateLimit(t.Context(), envoys("shop", "plan", "free"))
+			got, err = envoy.ShouldRateLimit(t.Context(), envoys("plan", "free"))
 			require.NoError(t, err)
 			require.Equal(t, ratelimit.RateLimitResponse_RateLimit_HOUR, got.Statuses[0].CurrentLimit.Unit)
 		})
@@ -115,22 +115,22 @@ func TestEnvoyLogsIn(t *testing.T) {
 		"--user", "envoy", "on", ">secret", "~shop.user:*", "+rl.check", "--user", "default", "off")
 	conn := dialEnvoy(t, port, credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})) // #nosec G402 -- the name is another one
 	envoy := ratelimit.NewRateLimitServiceClient(conn)
-	_, err = envoy.ShouldRateLimit(t.Context(), envoys("shop", "user", "ann"))
+	_, err = envoy.ShouldRateLimit(t.Context(), envoys("user", "ann"))
 	require.Equal(t, codes.Unauthenticated, grpcstatus.Code(err))
 	login := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte("envoy:secret")))
-	got, err := envoy.ShouldRateLimit(login, envoys("shop", "user", "ann"))
+	got, err := envoy.ShouldRateLimit(login, envoys("user", "ann"))
 	require.NoError(t, err)
 	require.EqualValues(t, 4, got.Statuses[0].LimitRemaining)
 	healthy, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), new(grpc_health_v1.HealthCheckRequest))
 	require.NoError(t, err)
 	require.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, healthy.Status)
 
-	_, err = ratelimit.NewRateLimitServiceClient(dialEnvoy(t, port, insecure.NewCredentials())).ShouldRateLimit(login, envoys("shop", "user", "ann"))
+	_, err = ratelimit.NewRateLimitServiceClient(dialEnvoy(t, port, insecure.NewCredentials())).ShouldRateLimit(login, envoys("user", "ann"))
 	require.Error(t, err, "without TLS")
 
 	p.stop(t)
 	ctx, cancel := context.WithTimeout(login, time.Minute)
 	defer cancel()
-	_, err = envoy.ShouldRateLimit(ctx, envoys("shop", "user", "ann"))
+	_, err = envoy.ShouldRateLimit(ctx, envoys("user", "ann"))
 	require.Equal(t, codes.Unavailable, grpcstatus.Code(err))
 }
