@@ -47,8 +47,6 @@ func serve(ctx context.Context, load func() (*config.Config, error), stdout io.W
 		return err
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
-	log.Info("starting", "version", commands.Version, "build", built(), "engine", engineName(c),
-		"maxmemory", c.MaxMemory, "maxmemory-clients", c.ClientMemory)
 	eng, err := openEngines(c, log)
 	if err != nil {
 		return err
@@ -87,6 +85,11 @@ func serve(ctx context.Context, load func() (*config.Config, error), stdout io.W
 // nothing is served, and the caller closes the engines.
 func start(ctx context.Context, c *config.Config, state *live, ready prepared, eng *engines,
 	log *slog.Logger) (ended chan error, err error) {
+	log.Info("starting", "version", commands.Version, "build", built(), "engine", engineName(c),
+		"maxmemory", c.MaxMemory, "maxmemory-clients", c.ClientMemory)
+	if eng.fleet != nil {
+		eng.fleet.Check() // so that a node that cannot be reached is known before somebody needs it
+	}
 	limitMemory(c, available(), log)
 	if err := eng.keepPolicies(c, log); err != nil {
 		return nil, err

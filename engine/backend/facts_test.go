@@ -22,7 +22,9 @@ func examined(t *testing.T, w *logged.World, n *Node) string {
 func openExamined(t *testing.T, url string) (w *logged.World, n *Node, said string) {
 	t.Helper()
 	w = logged.New()
-	n = openTest(t, Config{Backends: []string{url}, Logger: w.Logger(), Now: w.Now}).Topology().Nodes[0]
+	f := openTest(t, Config{Backends: []string{url}, Logger: w.Logger(), Now: w.Now})
+	f.Check()
+	n = f.Topology().Nodes[0]
 	require.Eventually(t, func() bool { return n.Facts() != nil }, 10*time.Second, time.Millisecond)
 	return w, n, w.Said()
 }
@@ -105,7 +107,6 @@ func TestFactsAreReadFromInfo(t *testing.T) {
 
 	w := logged.New()
 	n := openTest(t, Config{Backends: []string{"redis://127.0.0.1:1"}, Logger: w.Logger(), Now: w.Now}).Topology().Nodes[0]
-	eventuallySaid(t, w)
 	n.compare(nil, &facts{NodeFacts: engine.NodeFacts{Saves: "no"}})
 	require.Equal(t, "level=INFO msg=\"the node saves nothing: after a restart its limits begin at 0\" node=127.0.0.1:1 for=2h0m0s\n", w.Said())
 }
@@ -121,6 +122,6 @@ func eventuallySaid(t *testing.T, w *logged.World) (said string) {
 func TestANodeThatIsAwayAtTheStartIsLogged(t *testing.T) {
 	w := logged.New()
 	addr := "127.0.0.1:1"
-	openTest(t, Config{Backends: []string{"redis://" + addr}, Logger: w.Logger(), Now: w.Now})
+	openTest(t, Config{Backends: []string{"redis://" + addr}, Logger: w.Logger(), Now: w.Now}).Check()
 	require.Equal(t, `level=WARN msg="node is down" node=127.0.0.1:1 why="connection failed: connection refused"`+"\n", eventuallySaid(t, w))
 }

@@ -38,8 +38,7 @@ func openNode(f *Fleet, b *backend, addr string) *Node {
 	n := &Node{fleet: f, backend: b, addr: addr, name: addr + b.suffix}
 	n.client = redis.NewClient(n.Options(&n.conns))
 	n.openHealth()
-	n.health.open()  // until close
-	n.health.check() // so that a node that cannot be reached is known before somebody needs it
+	n.health.open() // until close
 	return n
 }
 
