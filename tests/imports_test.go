@@ -12,7 +12,7 @@ import (
 // line may import none of them.
 var allowed = map[string][]string{
 	"cmd/rlproxy": {
-		"cmd/rlproxy/config", "commands", "commands/acl", "commands/config", "commands/slots", "commands/table", "engine", "engine/backend", "engine/decisionlog", "engine/forward", "engine/hotkeys", "engine/layout", "engine/memory",
+		"cmd/rlproxy/config", "commands", "commands/acl", "commands/config", "commands/slots", "commands/table", "engine", "engine/backend", "engine/decisionlog", "engine/decisionlog/why", "engine/forward", "engine/hotkeys", "engine/layout", "engine/memory",
 		"engine/observe", "engine/redis", "policy", "policy/envoy", "policy/store", "resp", "rls", "web", "web/metrics", "internal/lines", "internal/machine",
 	},
 	"cmd/rlproxy/config": {"commands/word", "engine", "engine/backend", "engine/layout", "engine/split", "policy", "internal/glob", "internal/keypair"},
@@ -60,6 +60,7 @@ var allowed = map[string][]string{
 		"engine", "engine/backend", "engine/backlog", "engine/forward/keyspec", "engine/forward/replies", "lua", "internal/episodes", "internal/histogram", "internal/redisline",
 	},
 	"engine/conformance/model": {"engine", "engine/limit"},
+	"engine/decisionlog/why":   {"engine/decisionlog", "internal/glob"},
 
 	"engine/forward/keyspec": nil,
 	"engine/forward/replies": nil,

@@ -3,6 +3,7 @@
 //	rlproxy [file.conf ...] [--directive value ...]
 //	rlproxy ping [file.conf ...] [--directive value ...]
 //	rlproxy import file.yaml ...
+//	rlproxy why KEY decisions.log ...
 //
 // This package wires the engine to the commands and the commands to the server, and keeps the one
 // order of starting and stopping. Package config, beside it, is what can be configured.
@@ -19,14 +20,18 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
+	"github.com/rlproxy/rlproxy/engine/decisionlog/why"
 	"github.com/rlproxy/rlproxy/policy/envoy"
 )
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == "import" {
-		os.Exit(envoy.Run(os.Args[2:], func(name string) (io.ReadCloser, error) { return os.Open(name) }, os.Stdout,
-			os.Stderr))
+		os.Exit(envoy.Run(os.Args[2:], open, os.Stdout, os.Stderr))
+	}
+	if len(os.Args) > 1 && os.Args[1] == "why" {
+		os.Exit(why.Run(os.Args[2:], time.Now(), open, os.Stdout, os.Stderr))
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 1)
@@ -40,4 +45,12 @@ func main() {
 		fmt.Fprintln(os.Stderr, "rlproxy: "+err.Error())
 		os.Exit(1)
 	}
+}
+
+// open opens a file that is only read; - is the standard input.
+func open(name string) (io.ReadCloser, error) {
+	if name == "-" {
+		return os.Stdin, nil
+	}
+	return os.Open(name) // #nosec G304 -- the user names it
 }

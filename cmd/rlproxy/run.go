@@ -62,6 +62,7 @@ func usage() string {
 usage: rlproxy [file.conf ...] [--directive value ...] [--check]
        rlproxy ping [file.conf ...] [--directive value ...]
        rlproxy import --help
+       rlproxy why --help
 
   rlproxy                                    port 6380, state in this process
   rlproxy --backend redis://127.0.0.1:6379   state on a Redis node
@@ -69,6 +70,7 @@ usage: rlproxy [file.conf ...] [--directive value ...] [--check]
   RLPROXY_PORT=7000 rlproxy rlproxy.conf     the environment overrides the file; so for each directive
   rlproxy ping rlproxy.conf                  exit code 0 if the rlproxy of this configuration answers, else 1
   rlproxy import gateway.yaml                policies from a file of envoyproxy/ratelimit
+  rlproxy why tenant:42 --at 03:12 decisions.log*   why a key was denied, from the decision log
 
   --check         check the configuration and exit
   --version, -v   print the version and exit

@@ -26,8 +26,8 @@ const events = int(sampled) + 1
 
 func (e event) String() string { return [events]string{"denial", "fail", "sample"}[e] }
 
-// line is a line about a decision. Times are in ms.
-type line struct {
+// Line is a line of the file: about a decision, or about lines that were left out. Times are in ms.
+type Line struct {
 	Time    string `json:"time"` // RFC 3339 in UTC, with ms
 	Event   string `json:"event"`
 	Command string `json:"command"`
@@ -55,6 +55,7 @@ type line struct {
 	Client     string `json:"client"`                // address
 	ClientName string `json:"client_name,omitempty"` // by CLIENT SETNAME
 	OneOf      int    `json:"one_of,omitempty"`      // how many decisions the sample stands for
+	Count      int64  `json:"count,omitempty"`       // of left_out: how many lines
 }
 
 // leftOutLine returns a line about n lines that were left out: those of an event, or of all if it is "".
@@ -70,7 +71,7 @@ func (r *Recorder) leftOutLine(of string, n int64, why string) []byte {
 
 // line returns a line about a decision.
 func (n *noting) line(e event, d *Denial, req *engine.Request, res *engine.Result) []byte {
-	l := line{
+	l := Line{
 		Time: formatTime(d.Time), Event: e.String(), Command: d.Command, Policy: d.Policy, Result: result(res),
 		Shadow: d.Shadow,
 		Limit:  d.Limit, Window: d.Window.Milliseconds(), Cost: req.Cost, RetryAfter: d.RetryAfter.Milliseconds(),
