@@ -21,8 +21,8 @@ type Advancing interface {
 	Advanced() bool
 }
 
-// RunAdvances sends random requests about keys that are hot to an engine that admits many of them from advances. It
-// alone has advances, so a request must be admitted if a model has room, and denied if not, with one exception: what was
+// RunAdvances sends random requests about hot keys, so many as Soak says, to an engine that admits many of them from
+// advances. It alone has advances, so a request must be admitted if a model has room, and denied if not, with one exception: what was
 // drawn may count up to model.Late ms longer. So the numbers of an answer lie between those of the model and those of a
 // model that dates draws so late. Remaining and reset_after take what is advanced for used. Those of a request that was
 // admitted from an advance are as of the node's newest answer, as docs/hot-keys.md says.
@@ -36,6 +36,7 @@ func RunAdvances(t *testing.T, open func(t *testing.T, clock func() int64) Advan
 	h.commands = slices.Concat(Decisions, Decisions, slices.Repeat([]string{"RL.RESERVE", "RL.SETTLE"}, 3),
 		[]string{"RL.ACQUIRE", "RL.RENEW", "RL.RELEASE", "RL.INSPECT", "RL.INSPECT", "RL.RESET"})
 	e := open(t, h.clock)
+	random = Soak(t, random)
 	t.Logf("seed %d", h.seed)
 	var p, hot engine.Pipeline
 	kinds := Kinds(limit.Kind.Windowed)
@@ -61,7 +62,9 @@ func RunAdvances(t *testing.T, open func(t *testing.T, clock func() int64) Advan
 	}
 	t.Logf("%d steps: %v", random, h.seen)
 	for _, k := range kinds {
-		require.Positive(t, h.seen[k.String()+" drawn"], k)
+		if random >= 40_000 { // a shorter run may have too few hot keys of a kind
+			require.Positive(t, h.seen[k.String()+" drawn"], k)
+		}
 	}
 	require.Greater(t, h.seen["drawn"], random/10)
 }

@@ -68,5 +68,5 @@ func TestConformanceWithAdvances(t *testing.T) {
 		a := openAdvancing(1)(t, clock)
 		t.Cleanup(func() { require.Zero(t, a.(*advancing).advances.Totals().Lapsed) })
 		return a
-	}, 40_000)
+	}, 12_000)
 }

@@ -152,7 +152,7 @@ func TestProxiesThatTakeTurns(t *testing.T) {
 	const proxies, limit = 200, 1_000_000
 	w := fair(proxies, Measure{Algorithm: Log, Window: 10_000}, limit, 100, always(0.3))
 	turn, most := 0, 0
-	for range 600 { // each proxy in turn gets requests for 20 ms
+	for range 300 { // each proxy in turn gets requests for 20 ms
 		turn++
 		w.run(w.steps + 1)
 		p := w.proxies[turn%proxies]

@@ -58,15 +58,15 @@ func mutants() []*mutant {
 	broken("a proxy counts time from the answer and not from the call", 123, func(m *mutant) {
 		m.end = func(p *proxy, _ advance.Message, sent *advance.Instant, _ *advance.Terms) { *sent = p.instant() }
 	})
-	broken("a proxy takes the node's clock for slower", 1, func(m *mutant) {
+	broken("a proxy takes the node's clock for slower", 156, func(m *mutant) {
 		m.end = func(_ *proxy, _ advance.Message, _ *advance.Instant, t *advance.Terms) { t.Clock -= 2 }
 	})
-	broken("a proxy goes by its monotonic clock alone", 561, func(m *mutant) {
+	broken("a proxy goes by its monotonic clock alone", 594, func(m *mutant) {
 		m.instant = func(i advance.Instant) advance.Instant {
 			return advance.Instant{Monotonic: i.Monotonic, Wall: i.Monotonic}
 		}
 	})
-	broken("a proxy goes by its wall clock alone", 272, func(m *mutant) {
+	broken("a proxy goes by its wall clock alone", 739, func(m *mutant) {
 		m.instant = func(i advance.Instant) advance.Instant { return advance.Instant{Monotonic: i.Wall, Wall: i.Wall} }
 	})
 	broken("a proxy draws for requests with other limits", 8, func(m *mutant) {
@@ -82,7 +82,7 @@ func mutants() []*mutant {
 			return false
 		}
 	})
-	broken("a proxy takes an advance for new although it draws from what it kept", 71, func(m *mutant) {
+	broken("a proxy takes an advance for new although it draws from what it kept", 83, func(m *mutant) {
 		m.end = func(p *proxy, c advance.Message, _ *advance.Instant, t *advance.Terms) {
 			for _, k := range p.keys {
 				if c.Account != nil && t.Number != 0 && k.Number() == c.Account.Number {
@@ -110,7 +110,7 @@ func mutants() []*mutant {
 			}
 		}
 	})
-	broken("the home applies an account twice", 29, func(m *mutant) {
+	broken("the home applies an account twice", 100, func(m *mutant) {
 		m.decide = func(w *world, q *Ask) {
 			for i := range w.home.advanced {
 				if o := &w.home.advanced[i]; q.Account != nil && o.proxy == q.Proxy && o.before == q.Account.Number {
@@ -143,7 +143,7 @@ func mutants() []*mutant {
 			}
 		}
 	})
-	broken("a lapse charges as of the beginning", 30, func(m *mutant) {
+	broken("a lapse charges as of the beginning", 50, func(m *mutant) {
 		m.decide = func(w *world, _ *Ask) {
 			for i := range w.home.advanced {
 				if o := &w.home.advanced[i]; o.deadline <= w.clock() {
@@ -152,7 +152,7 @@ func mutants() []*mutant {
 			}
 		}
 	})
-	broken("an advance lapses early", 109, func(m *mutant) {
+	broken("an advance lapses early", 144, func(m *mutant) {
 		m.decide = func(w *world, _ *Ask) {
 			for i := range w.home.advanced {
 				if o := &w.home.advanced[i]; o.deadline <= w.clock()+20 && o.units > 0 {
@@ -162,7 +162,7 @@ func mutants() []*mutant {
 			}
 		}
 	})
-	broken("advances of other limits are not counted", 8, func(m *mutant) {
+	broken("advances of other limits are not counted", 35, func(m *mutant) {
 		var others []out
 		m.decide = func(w *world, q *Ask) {
 			others = nil
@@ -197,13 +197,13 @@ func mutants() []*mutant {
 			}
 		}
 	})
-	broken("a reset forgets what is advanced", 86, func(m *mutant) {
+	broken("a reset forgets what is advanced", 151, func(m *mutant) {
 		m.reset = func(w *world) { w.home.advanced = nil }
 	})
 	broken("a reset drops all draws of accounts to come", 6, func(m *mutant) {
 		m.reset = func(w *world) { w.home.resetAt += 1000 }
 	})
-	broken("a recall is forgotten", 29, func(m *mutant) { m.deaf = true })
+	broken("a recall is forgotten", 215, func(m *mutant) { m.deaf = true })
 	broken("the home denies while units are advanced", 29, func(m *mutant) {
 		m.decide = func(w *world, _ *Ask) {
 			for i := range w.home.advanced {

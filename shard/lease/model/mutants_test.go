@@ -118,7 +118,7 @@ func mutants() []mutant {
 			})
 		}
 	})
-	broken("leases on other limits do not lower a limit", 37, func(m *mutant) {
+	broken("leases on other limits do not lower a limit", 38, func(m *mutant) {
 		m.decide = func(n *node, q *lease.HomeRequest) { n.home.Pairs = q.Demand.Pairs }
 	})
 	broken("the home denies without recalls", 1, func(m *mutant) {
