@@ -99,7 +99,9 @@ func (f *fakeEngine) Where(key []byte) (node string, shards int) {
 // Nodes returns a node that is up, with the layouts of two proxies, and one that is down.
 func (f *fakeEngine) Nodes() []engine.NodeInfo {
 	return []engine.NodeInfo{{
-		Name: "a:1", Placement: "a:1/0", State: "up", Measured: true, Latency: 250 * time.Microsecond, Offset: -3 * time.Millisecond,
+		Name: "a:1", Placement: "a:1/0", State: "up",
+		Facts: &engine.NodeFacts{Keys: 3, Memory: 2048, MaxMemory: 4096, Policy: "noeviction", Saves: "aof",
+			Latency: 250 * time.Microsecond, Offset: -3 * time.Millisecond},
 		Layouts: []engine.Layout{
 			{Own: true, Names: []string{"a:1/0", "b:2/0"}, Proxies: []string{"web-1:7:0a"}},
 			{Names: []string{"a:1/0"}, Proxies: []string{"web-2:7:0b", "web-3:7:0c"}},

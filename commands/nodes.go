@@ -15,9 +15,8 @@ func nodesRow() row {
 			"- `name`: what keys are placed by; empty in a Redis Cluster.\n" +
 			"- `state`, `why`: up, suspect, down or refuses (it is up, but refused the last call), and why it is not " +
 			"up.\n" +
-			"- `latency-us`, `clock-offset-ms`: of the latest comparison of lists; null before the first one, and " +
-			"where there is none: in a Redis Cluster, and with `layout-guard off`. The offset is the node's " +
-			"clock minus that of the proxy.\n" +
+			"- `latency-us`, `clock-offset-ms`: how long the node took to say what it says of itself (below), and " +
+			"its clock minus that of the proxy; null as below.\n" +
 			"- `advances`, `advanced`: how many [advances](hot-keys.md#advance) this proxy has of keys of the node, " +
 			"and how many units it may still admit from them.\n" +
 			"- `keys`, `memory`, `maxmemory`, `maxmemory-policy`, `saves`: what the node says of itself every 10 " +
@@ -55,10 +54,7 @@ func (c *client) node(n *engine.NodeInfo) {
 	c.Field("name", n.Placement)
 	c.Field("state", n.State)
 	c.Field("why", n.Why)
-	c.Text("latency-us")
-	c.measured(n, n.Latency.Microseconds())
-	c.Text("clock-offset-ms")
-	c.measured(n, n.Offset.Milliseconds())
+	c.clock(n.Facts)
 	c.Text("advances")
 	c.Int(n.Advances)
 	c.Text("advanced")
@@ -100,11 +96,18 @@ func (c *client) facts(f *engine.NodeFacts) {
 	c.Field("saves", f.Saves)
 }
 
-// measured writes a figure of a node, or null if it is not known.
-func (c *client) measured(n *engine.NodeInfo, figure int64) {
-	if n.Measured {
-		c.Int(figure)
-	} else {
+// clock writes how long a node took to answer and how far its clock is off, or nulls if that is not known.
+func (c *client) clock(f *engine.NodeFacts) {
+	c.Text("latency-us")
+	if f == nil {
 		c.Null()
+	} else {
+		c.Int(f.Latency.Microseconds())
+	}
+	c.Text("clock-offset-ms")
+	if f == nil {
+		c.Null()
+	} else {
+		c.Int(f.Offset.Milliseconds())
 	}
 }

@@ -11,10 +11,6 @@ type NodeInfo struct {
 
 	Facts *NodeFacts // nil: not known
 
-	Measured bool          // whether Latency and Offset are known
-	Latency  time.Duration // of the latest read of the node's record of layouts
-	Offset   time.Duration // of the node's clock from this machine's, to half of the latency
-
 	Advances int64 // of keys whose home is on the node, to this proxy
 	Advanced int64 // units that this proxy may draw from these
 
@@ -30,6 +26,10 @@ type NodeFacts struct {
 	Policy            string // maxmemory-policy
 	Evicts            bool   // whether it evicts keys when the memory is full
 	Saves             string // how keys survive a restart: aof, rdb, no; empty: not known yet
+
+	Latency  time.Duration // how long the node took to say this
+	Offset   time.Duration // of the node's clock from this machine's, to half of the latency
+	ClockOff bool          // whether Offset is more than windows allow
 }
 
 // NearlyFull reports whether more than nine tenths of the memory are in use. Such a node will soon evict keys, or

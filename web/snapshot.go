@@ -130,8 +130,8 @@ func (s *Server) scene(p point) *scene {
 // nodeOf converts a node to JSON form, and adds its round trips so far to trips.
 func (s *Server) nodeOf(n *engine.NodeInfo, trips map[string]*histogram.Snapshot) node {
 	shown := node{Name: n.Name, State: n.State, Why: n.Why}
-	if n.Measured {
-		latency, offset := n.Latency.Microseconds(), n.Offset.Microseconds()
+	if f := n.Facts; f != nil {
+		latency, offset := f.Latency.Microseconds(), f.Offset.Microseconds()
 		shown.Latency, shown.Offset = &latency, &offset
 	}
 	if n.Traffic != nil {

@@ -127,7 +127,7 @@ func TestStreamShowsWhatTheUserMaySee(t *testing.T) {
 	t.Parallel()
 	s := start(t, Access{Admin: true, ACL: users(t, "default off", "boss on >hush ~* +@all", "shop on >hush ~shop:* +rl.hotkeys",
 		"reader on >hush %R~* +rl.hotkeys +rl.nodes", "none on >hush ~* +@all -rl.hotkeys")}, NoNodes, nil)
-	s.engine.set(engine.NodeInfo{Name: "a:1", State: "up", Measured: true, Latency: 2 * time.Millisecond, Offset: -time.Millisecond}, engine.NodeInfo{Name: "b:1", State: "down", Why: "cut off"})
+	s.engine.set(engine.NodeInfo{Name: "a:1", State: "up", Facts: &engine.NodeFacts{Latency: 2 * time.Millisecond, Offset: -time.Millisecond}}, engine.NodeInfo{Name: "b:1", State: "down", Why: "cut off"})
 	for i := range 30 {
 		for _, tenant := range []string{"mail", "shop"} {
 			decide(s.observer, fmt.Sprintf("%s:%d", tenant, i), limit.Slide, 20*(i+1), time.Millisecond, engine.Result{})

@@ -94,6 +94,9 @@ func advanceTime(c *config.Config) time.Duration {
 func (e *engines) observe(log *slog.Logger) {
 	e.decisions = decisionlog.New(decisionlog.Config{Where: e.decide.Where, Logger: log})
 	e.observer = observe.New(observe.Config{Engine: e.decide, Recorder: e.decisions})
+	if e.fleet != nil {
+		e.fleet.SetWindows(e.observer.ShortestWindow)
+	}
 	e.slots = slots.Open(slots.Config{Engine: e.decide, Reserve: e.memory.Reserve, Lapsed: e.observer.CountLapsedLeases,
 		Logger: log})
 	e.hotkeys = hotkeys.Open(e.fleet, e.observer, log)

@@ -23,6 +23,7 @@ type facts struct {
 	engine.NodeFacts
 	run    string // identifies the process: a restart changes it
 	loaded int64  // keys that the process read from a file when it started, also those that had expired
+	clock  time.Time
 }
 
 // memoryNearlyFull is trouble that the facts of a node show.
@@ -30,6 +31,19 @@ var memoryNearlyFull = episodes.Trouble{
 	Began: "the node's memory is nearly full", Ended: "the node's memory is no longer nearly full",
 	Calm: episodes.Every,
 }
+
+// clocksDiffer is trouble that the facts of a node show.
+var clocksDiffer = episodes.Trouble{
+	Began: "the clocks of the node and of this machine differ: limits hold by the node's",
+	Ended: "the clocks of the node and of this machine agree again",
+}
+
+const (
+	// maxOffset is how far the clocks of a node and of this machine may be apart, unless windows are short.
+	maxOffset = time.Second
+	// minOffset is how far they may be apart however short windows are: clocks agree no better without effort.
+	minOffset = 10 * time.Millisecond
+)
 
 // Facts returns what the node said of itself last, or nil if it has said nothing yet.
 func (n *Node) Facts() *engine.NodeFacts {
@@ -39,18 +53,35 @@ func (n *Node) Facts() *engine.NodeFacts {
 	return nil
 }
 
-// examine asks the node for its facts and logs what an operator should know of them. A node that refuses to say them,
-// because its user may not run INFO, has none.
-func (n *Node) examine(ctx context.Context) {
+// examine asks the node for its facts and logs what an operator should know of them. Before that, it calls up with what
+// has become of the node since it was last asked. A node that refuses to say its facts, because its user may not run
+// INFO, has none.
+func (n *Node) examine(ctx context.Context, up func(about ...any)) {
 	ctx, cancel := context.WithTimeout(ctx, n.fleet.Timeout())
 	defer cancel()
+	asked := time.Now()
 	text, err := n.client.Info(ctx, "server", "memory", "persistence", "keyspace").Result()
 	if err != nil {
+		up()
 		return
 	}
 	now, was := parseFacts(text), n.facts.Load()
+	now.compareClocks(asked, time.Since(asked), n.fleet.shortest())
 	n.facts.Store(now)
+	up(now.since(was)...)
 	n.compare(was, now)
+}
+
+// since returns attributes that compare the node with what it was, which may be nil.
+func (f *facts) since(was *facts) []any {
+	if was == nil {
+		return []any{"keys", f.Keys}
+	}
+	process := "another"
+	if f.run == was.run {
+		process = "the same"
+	}
+	return []any{"process", process, "keys", f.Keys, "keys_before", was.Keys}
 }
 
 // compare logs what has changed since the facts were was, which is nil the first time.
@@ -70,6 +101,11 @@ func (n *Node) compare(was, now *facts) {
 	if now.Saves == "no" && was.Saves != "no" {
 		log.Info("the node saves nothing: after a restart its limits begin at 0", "for", unsaved)
 	}
+	if now.ClockOff {
+		n.clock.Note("", 0, func() []any { return []any{"offset", now.Offset.Round(time.Millisecond)} })
+	} else {
+		n.clock.End()
+	}
 	if now.NearlyFull() {
 		n.full.Note("", 0, func() []any {
 			return []any{"used", now.Memory, "maxmemory", now.MaxMemory, "maxmemory-policy", now.Policy}
@@ -77,6 +113,16 @@ func (n *Node) compare(was, now *facts) {
 	} else {
 		n.full.End()
 	}
+}
+
+// compareClocks compares the node's clock with this machine's. The node read its clock at some time after asked, within
+// took. shortest is the shortest window that was asked for lately, a hundredth of which the clocks may be apart.
+func (f *facts) compareClocks(asked time.Time, took, shortest time.Duration) {
+	if f.clock.IsZero() {
+		return
+	}
+	f.Latency, f.Offset = took, f.clock.Sub(asked.Add(took/2))
+	f.ClockOff = f.Offset.Abs()-took/2 > min(max(shortest/100, minOffset), maxOffset)
 }
 
 // parseFacts returns the facts in the text of INFO. What is missing is 0 or empty.
@@ -92,6 +138,9 @@ func parseFacts(text string) *facts {
 		return n
 	}
 	f := &facts{run: fields["run_id"]}
+	if micros := number("server_time_usec"); micros > 0 {
+		f.clock = time.UnixMicro(micros)
+	}
 	f.loaded = number("rdb_last_load_keys_loaded") + number("rdb_last_load_keys_expired")
 	f.Memory, f.MaxMemory, f.Policy = number("used_memory"), number("maxmemory"), fields["maxmemory_policy"]
 	f.Evicts = f.MaxMemory > 0 && f.Policy != "noeviction"

@@ -1,6 +1,8 @@
 package backend
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,7 +16,7 @@ import (
 func examined(t *testing.T, w *logged.World, n *Node) string {
 	t.Helper()
 	require.Eventually(t, func() bool { return !Failed(n.Client().Ping(t.Context()).Err()) }, 10*time.Second, time.Millisecond)
-	n.examine(t.Context())
+	n.examine(t.Context(), n.health.up)
 	return w.Said()
 }
 
@@ -78,12 +80,42 @@ func TestANodeThatComesBackWithoutItsKeysIsLogged(t *testing.T) {
 	require.Equal(t, int64(10), n.Facts().Keys)
 }
 
+// A node that is up again is said to be the same process as before, or another one, and which keys it has.
+func TestANodeThatIsUpAgainIsComparedWithBefore(t *testing.T) {
+	s := redistest.Start(t, "--save", "")
+	for i := range 10 {
+		s.Do("SET", i, "1")
+	}
+	w, n, _ := openExamined(t, s.URL())
+	lines := func(last string) (said string) {
+		t.Helper()
+		require.Eventually(t, func() bool { said += w.Said(); return strings.Contains(said, last) }, 10*time.Second, time.Millisecond, last)
+		return said
+	}
+	fall := func() {
+		for n.Health() != Down {
+			n.Record(errors.New("cut"))
+		}
+	}
+	fall()
+	require.Contains(t, lines("node is up"), `level=INFO msg="node is up" node=`+s.Addr+` after=0s process="the same" keys=10 keys_before=10`+"\n")
+	s.Kill()
+	fall()
+	s.Run()
+	said := lines("without its keys")
+	up := `level=INFO msg="node is up" node=` + s.Addr + ` after=0s process=another keys=0 keys_before=10` + "\n"
+	require.Contains(t, said, up+`level=WARN msg="the node has come back without its keys: what it had counted is lost, so these limits begin at 0" `)
+	s.Do("ACL", "SETUSER", "default", "-info")
+	fall()
+	require.Contains(t, lines("node is up"), `level=INFO msg="node is up" node=`+s.Addr+" after=0s\n", "it does not say")
+}
+
 // A node whose user may not run INFO has no facts, and is used all the same.
 func TestANodeMayKeepItsFacts(t *testing.T) {
 	s := redistest.Start(t)
 	s.Do("ACL", "SETUSER", "shy", "on", "nopass", "~*", "&*", "+@all", "-info")
 	n := openTest(t, Config{Backends: []string{"redis://shy:x@" + s.Addr}}).Topology().Nodes[0]
-	n.examine(t.Context())
+	n.examine(t.Context(), n.health.up)
 	require.Nil(t, n.Facts())
 	require.NoError(t, n.probe(t.Context()))
 }
@@ -124,4 +156,48 @@ func TestANodeThatIsAwayAtTheStartIsLogged(t *testing.T) {
 	addr := "127.0.0.1:1"
 	openTest(t, Config{Backends: []string{"redis://" + addr}, Logger: w.Logger(), Now: w.Now}).Check()
 	require.Equal(t, `level=WARN msg="node is down" node=127.0.0.1:1 why="connection failed: connection refused"`+"\n", eventuallySaid(t, w))
+}
+
+// A node whose clock is set is logged, and also that it is right again.
+func TestClocksThatDifferAreLogged(t *testing.T) {
+	s := redistest.StartClocked(t)
+	w, n, said := openExamined(t, s.URL())
+	require.Empty(t, said)
+	n.fleet.SetWindows(func() time.Duration { return time.Hour })
+	for _, ahead := range []time.Duration{time.Hour, -time.Hour} {
+		s.StepClock(ahead)
+		said := examined(t, w, n)
+		require.Contains(t, said, `level=WARN msg="the clocks of the node and of this machine differ: limits hold by the node's" node=`+s.Addr)
+		require.InDelta(t, ahead.Seconds(), n.Facts().Offset.Seconds(), 10)
+		require.True(t, n.Facts().ClockOff)
+		s.StepClock(0)
+		w.Wait(time.Second)
+		require.Equal(t, `level=INFO msg="the clocks of the node and of this machine agree again" node=`+s.Addr+" after=1s\n", examined(t, w, n))
+		require.False(t, n.Facts().ClockOff)
+	}
+}
+
+// How far clocks may be apart depends on the shortest window, and on how exactly the difference is known.
+func TestClocksMayBeAHundredthOfAWindowApart(t *testing.T) {
+	asked := time.Now()
+	for _, c := range []struct{ window, offset, took, want time.Duration }{ // want is by how much the clock may be off
+		{time.Hour, 0, 0, time.Second},
+		{time.Minute, 0, 0, 600 * time.Millisecond},
+		{time.Minute, 0, 100 * time.Millisecond, 650 * time.Millisecond},
+		{10 * time.Second, 0, 0, 100 * time.Millisecond},
+		{time.Millisecond, 0, 0, 10 * time.Millisecond},
+	} {
+		for _, sign := range []time.Duration{1, -1} {
+			for by, off := range map[time.Duration]bool{c.want: false, c.want + 1: true} {
+				f := &facts{clock: asked.Add(c.took / 2).Add(sign * by)}
+				f.compareClocks(asked, c.took, c.window)
+				require.Equal(t, off, f.ClockOff, "%v %v", c, sign*by)
+				require.Equal(t, sign*by, f.Offset)
+				require.Equal(t, c.took, f.Latency)
+			}
+		}
+	}
+	f := new(facts)
+	f.compareClocks(asked, 0, time.Hour)
+	require.False(t, f.ClockOff, "it does not say its time")
 }

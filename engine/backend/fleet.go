@@ -67,6 +67,7 @@ type Fleet struct {
 	watcher   *watcher                   // nil if all backends are single nodes
 	recovered atomic.Pointer[[]Recovered]
 	reports   atomic.Pointer[[]Attrs]
+	windows   atomic.Pointer[func() time.Duration] // nil: nothing is known of windows
 
 	mu    sync.Mutex
 	known map[address]*Node // all open nodes; guarded by mu; nil when closed
@@ -134,6 +135,18 @@ func (f *Fleet) Check() {
 	for _, n := range f.Topology().Nodes {
 		n.Check()
 	}
+}
+
+// SetWindows sets the function that returns the shortest window that was asked for lately, a hundredth of which the
+// clocks of nodes may be off. It is called now and then, by several goroutines.
+func (f *Fleet) SetWindows(shortest func() time.Duration) { f.windows.Store(&shortest) }
+
+// shortest returns the shortest window that was asked for lately, or an hour if none is known.
+func (f *Fleet) shortest() time.Duration {
+	if shortest := f.windows.Load(); shortest != nil {
+		return (*shortest)()
+	}
+	return time.Hour
 }
 
 // Timeout returns how long a request may wait for its node.

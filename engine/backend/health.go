@@ -33,8 +33,11 @@ type healthCheck struct {
 	probe     func(context.Context) error // sends a probe
 	record    func(error)                 // records a failed probe
 	recovered func(was Health)            // called when the node is up again
-	examine   func(context.Context)       // called after a probe that was answered, and now and then
 	report    func() []any                // returns attributes for a log line about a node that is or was down
+
+	// examine is called after a probe that was answered, and now and then. It calls up, before it logs anything, with
+	// attributes for the log line about a node that is up again.
+	examine func(_ context.Context, up func(about ...any))
 
 	failures atomic.Int32           // failures in a row, at most 2: the numeric value of the Health
 	failed   atomic.Int64           // failures in total while the node was not down, for INFO
@@ -43,7 +46,7 @@ type healthCheck struct {
 	// when the first request was late of those since the last answer, in Unix ns; 0: none was
 	lateFrom atomic.Int64
 
-	turn sync.Mutex        // held while the state becomes Down, or ceases to be, and this is logged
+	turn sync.Mutex        // held while the state becomes Down, or ceases to be, and while this is logged
 	down *episodes.Episode // while the state is Down
 
 	lastUp  time.Time     // when a probe last brought the node up; used only by the prober
@@ -189,7 +192,7 @@ func (h *healthCheck) run(ctx context.Context) {
 		case <-h.trouble:
 		case <-examination.C:
 			if h.state() == Up {
-				Guard(h.config.Logger, "examination of "+h.name, func() { h.examine(ctx) })
+				Guard(h.config.Logger, "examination of "+h.name, func() { h.examine(ctx, h.up) })
 			}
 			continue
 		}
@@ -207,7 +210,7 @@ func (h *healthCheck) run(ctx context.Context) {
 			if !Failed(err) {
 				Guard(h.config.Logger, "recovery of "+h.name, func() {
 					h.probed()
-					h.examine(ctx)
+					h.examine(ctx, h.up)
 				})
 				break
 			}
@@ -237,10 +240,18 @@ func (h *healthCheck) probed() {
 	was := Health(h.failures.Swap(int32(Up)))
 	if was == Down {
 		h.lastUp = h.config.Now()
-		h.down.End(h.report()...)
 	}
 	h.turn.Unlock()
 	if was != Up {
 		h.recovered(was)
+	}
+}
+
+// up logs that the node is up again, unless it is down once more, or this is logged already.
+func (h *healthCheck) up(about ...any) {
+	h.turn.Lock()
+	defer h.turn.Unlock()
+	if h.state() != Down && h.down.Open.Load() {
+		h.down.End(append(h.report(), about...)...)
 	}
 }

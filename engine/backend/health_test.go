@@ -39,7 +39,7 @@ func openPatient() *patient {
 	}
 	p.record = func(err error) { p.fail(err) }
 	p.recovered = func(was Health) { p.heard = append(p.heard, was) }
-	p.examine = func(context.Context) {}
+	p.examine = func(_ context.Context, up func(...any)) { up() }
 	p.report = func() []any { return []any{"closed", 3} }
 	p.down = episodes.New(p.config.Logger, p.config.Now, down, "node", p.name)
 	p.open()
@@ -208,7 +208,10 @@ func TestTheLogEndsWithTheStateOfTheNode(t *testing.T) {
 			h.fail(errors.New("refused"))
 			h.fail(errors.New("refused"))
 		})
-		all.Go(h.probed)
+		all.Go(func() {
+			h.probed()
+			h.up()
+		})
 		all.Wait()
 		require.Equal(t, h.state() == Down, h.down.Open.Load())
 	}

@@ -26,6 +26,7 @@ type Node struct {
 
 	malformed *episodes.Episode // malformed replies
 	full      *episodes.Episode // while the node's memory is nearly full
+	clock     *episodes.Episode // while the node's clock is off
 
 	facts atomic.Pointer[facts] // nil: not known yet
 
@@ -60,6 +61,7 @@ func (n *Node) openHealth() {
 	n.health.down = episodes.New(log, now, down, "node", n.name)
 	n.malformed = episodes.New(log, now, malformed, "node", n.name)
 	n.full = episodes.New(log, now, memoryNearlyFull, "node", n.name)
+	n.clock = episodes.New(log, now, clocksDiffer, "node", n.name)
 }
 
 // Name returns the node's address, host:port, or host:port/db if another node is a database of the same server.

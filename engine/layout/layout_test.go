@@ -131,24 +131,3 @@ func TestConflictsAreLoggedEveryMinute(t *testing.T) {
 	r.log(v(2*time.Minute+time.Second, other))
 	require.Equal(t, 3, lines("another proxy has a different list of backends"), "a new conflict is logged at once")
 }
-
-// A node whose clock is set is logged, and also that it is right again.
-func TestClocksThatDifferAreLogged(t *testing.T) {
-	n := redistest.StartClocked(t)
-	var log proxytest.LockedBuffer
-	g := Open(open(t, n.URL()), Warn, slog.New(slog.NewTextHandler(&log, nil)))
-	defer g.Close()
-	lines := func(text string) int { return strings.Count(log.String(), text+n.Addr) }
-	for i, ahead := range []time.Duration{time.Hour, -time.Hour} {
-		n.StepClock(ahead)
-		proxytest.Eventually(t, "a line", func() bool {
-			return lines(`level=WARN msg="the clocks of the node and of this machine differ: limits hold by the node's" node=`) == i+1
-		})
-		n.StepClock(0)
-		proxytest.Eventually(t, "its end", func() bool {
-			return lines(`level=INFO msg="the clocks of the node and of this machine agree again" node=`) == i+1
-		})
-	}
-	require.Regexp(t, ` offset=(1h0m0|59m59\.)`, log.String())
-	require.Regexp(t, ` offset=-(1h0m0|59m59\.)`, log.String())
-}

@@ -69,10 +69,8 @@ func (e *listing) live(now time.Time) map[string]time.Time {
 // contents is a node's record as a proxy has read it.
 type contents struct {
 	listings []listing
-	earlier  bool          // this proxy has read the record before
-	crowded  bool          // there may be proxies for which the record has no room
-	latency  time.Duration // the time that reading the record took
-	offset   time.Duration // the node's clock minus that of this machine
+	earlier  bool // this proxy has read the record before
+	crowded  bool // there may be proxies for which the record has no room
 }
 
 // ask reads the record of a node, and sees to it that it has the layout own of the proxy, in which the node has the
@@ -110,7 +108,7 @@ func ask(
 			known[sum] = parse(text)
 		}
 	})
-	return &contents{listings(found.Names, known), was != nil, found.Full(), found.Latency, found.Offset}, nil
+	return &contents{listings(found.Names, known), was != nil, found.Full()}, nil
 }
 
 // listings returns the listings of a record with these names whose layouts are known, by their hashes.

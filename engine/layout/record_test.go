@@ -50,8 +50,6 @@ func TestRecordHoldsTheLayoutsOfAllProxies(t *testing.T) {
 	one, two := list{"a/0"}, list{`"a"/0`, "b\n/0"}
 	l := a.ask(one, 0, "p1", listingTTL)
 	require.Len(t, l.listings, 1)
-	require.Positive(t, l.latency)
-	require.Less(t, l.offset.Abs(), l.latency+time.Millisecond, "the clock of the node is that of this machine")
 	a.ask(one, 0, "p2", listingTTL)
 	l = a.ask(two, 1, "p3", listingTTL)
 	require.Len(t, l.listings, 2)

@@ -48,14 +48,7 @@ var (
 	refuses = &episodes.Trouble{
 		Began: "cannot compare the lists of backends", Ended: "the lists of backends can be compared again",
 	}
-	apart = &episodes.Trouble{
-		Began: "the clocks of the node and of this machine differ: limits hold by the node's",
-		Ended: "the clocks of the node and of this machine agree again",
-	}
 )
-
-// maxOffset is how far the clocks of a node and of this machine may be from each other before that is logged.
-const maxOffset = 500 * time.Millisecond
 
 func newReport(log *slog.Logger) *journal {
 	r := new(journal)
@@ -85,12 +78,8 @@ func (r *journal) log(v *survey) {
 		r.about.Note(twice, []any{"backend", a, "other", b}, a+" "+b)
 	}
 	for n, s := range v.nodes {
-		about := []any{"node", n.Name()}
-		switch {
-		case backend.IsReply(s.err):
-			r.about.Note(refuses, about, n.Name(), "why", s.err)
-		case s.err == nil && s.contents != nil && s.contents.offset.Abs() > maxOffset+s.contents.latency:
-			r.about.Note(apart, about, n.Name(), "offset", s.contents.offset.Round(time.Millisecond))
+		if backend.IsReply(s.err) {
+			r.about.Note(refuses, []any{"node", n.Name()}, n.Name(), "why", s.err)
 		}
 	}
 	r.about.Round()
@@ -145,7 +134,7 @@ func (g *Guard) Stats() []engine.Stat {
 	}
 }
 
-// Describe adds to d what is known of a node: its clock, its latency and the layouts in its record.
+// Describe adds to d the layouts in the record of a node.
 func (g *Guard) Describe(n *backend.Node, d *engine.NodeInfo) {
 	v := g.latest.Load()
 	if v == nil {
@@ -155,7 +144,6 @@ func (g *Guard) Describe(n *backend.Node, d *engine.NodeInfo) {
 	if r == nil {
 		return
 	}
-	d.Measured, d.Latency, d.Offset = true, r.latency, r.offset
 	own, now := v.own.text(), time.Now()
 	for i := range r.listings {
 		if proxies := r.listings[i].live(now); len(proxies) > 0 {

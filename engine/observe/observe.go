@@ -3,7 +3,7 @@
 // counting, logging and display of decisions starts here.
 //
 // Reading order: observe.go (this file), policies.go (counts by policy), holds.go (outcomes of holds), busiest.go (the
-// busiest keys).
+// busiest keys), windows.go (the shortest window).
 package observe
 
 import (
@@ -148,6 +148,7 @@ type Observer struct {
 	policies  policies
 	holds     holds
 	durations [limit.Kinds]histogram.H // by Command
+	windows   windows
 }
 
 // Config configures an Observer. Only Engine is required.
@@ -162,7 +163,9 @@ func New(c Config) *Observer {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Observer{engine: c.Engine, recorder: c.Recorder, busiest: newBusiest(c.Now)}
+	o := &Observer{engine: c.Engine, recorder: c.Recorder, busiest: newBusiest(c.Now)}
+	o.windows.open(c.Now)
+	return o
 }
 
 // Observe records a pipeline that was answered, the time at which it was sent to the engine, and
@@ -182,6 +185,7 @@ func (o *Observer) count(p *engine.Pipeline, took time.Duration) {
 		return
 	}
 	first, outcome, run := &requests[0], Allowed, int64(0) // the run's first request, the outcome of all, and how many
+	shortest := int64(limit.MaxWindow)
 	for i := range requests {
 		r, res := &requests[i], &results[i]
 		if r.Op != engine.OpDecide || res.Lapsed > 0 {
@@ -189,6 +193,9 @@ func (o *Observer) count(p *engine.Pipeline, took time.Duration) {
 			if r.Op != engine.OpDecide {
 				continue
 			}
+		}
+		if length := r.Shortest(); length > 0 { // else it has no window
+			shortest = min(shortest, length)
 		}
 		noPolicy := len(r.Policy)+len(first.Policy) == 0 // spares most requests a comparison of texts
 		out := Allowed                                   // as nearly all are, without a call
@@ -204,6 +211,9 @@ func (o *Observer) count(p *engine.Pipeline, took time.Duration) {
 		run++
 	}
 	o.add(first, outcome, run, took)
+	if shortest < o.windows.shortest.Load() {
+		o.windows.shortest.Store(shortest) // two may come at once: the next one corrects it
+	}
 }
 
 // add counts n equal decisions, of which r is one.

@@ -145,13 +145,14 @@ func TestEachNodeHasItsOwnSeries(t *testing.T) {
 	var times histogram.H
 	times.Add(time.Millisecond, 2)
 	e.nodes = []engine.NodeInfo{
-		{Name: "a:1/0", State: "up", Measured: true, Latency: time.Millisecond, Offset: -2 * time.Second, Traffic: &engine.Traffic{
+		{Name: "a:1/0", State: "up", Traffic: &engine.Traffic{
 			Waiting: 5, Waits: times.Snapshot(), RoundTrips: times.Snapshot(), Combined: 6, Overflows: 7, Answered: time.UnixMilli(1500),
 			Batches:     engine.Sizes{Sum: 9, AtMost: [12]int64{1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3}},
 			Failures:    []engine.Failures{{Kind: "timeout", Count: 8}},
 			FailAnswers: [engine.FailPolicies]int64{engine.FailOpen: 4},
 		}},
-		{Name: "a:1/1", State: "refuses", Facts: &engine.NodeFacts{Keys: 3, Memory: 4, MaxMemory: 5, Evicts: true, Saves: "no"}}, // another database of the same server
+		{Name: "a:1/1", State: "refuses", Facts: &engine.NodeFacts{Keys: 3, Memory: 4, MaxMemory: 5, Evicts: true, Saves: "no",
+			Latency: time.Millisecond, Offset: -2 * time.Second, ClockOff: true}}, // another database of the same server
 		{Name: "b:1/main/0", State: "down"}, // its address is unknown
 		{Name: "b:1/main/0", State: "down"}, // a duplicate must not break the other series
 		{Name: "c:1", State: "suspect"},
@@ -162,7 +163,7 @@ func TestEachNodeHasItsOwnSeries(t *testing.T) {
 		`node_refuses{node="a:1/0"} 0`, `node_refuses{node="a:1/1"} 1`,
 		`node_keys{node="a:1/1"} 3`, `node_memory_used_bytes{node="a:1/1"} 4`, `node_memory_max_bytes{node="a:1/1"} 5`,
 		`node_evicts{node="a:1/1"} 1`, `node_saves_nothing{node="a:1/1"} 1`,
-		`node_latency_seconds{node="a:1/0"} 0.001`, `node_clock_offset_seconds{node="a:1/0"} -2`,
+		`node_latency_seconds{node="a:1/1"} 0.001`, `node_clock_offset_seconds{node="a:1/1"} -2`, `node_clock_off{node="a:1/1"} 1`,
 		`node_queue_requests{node="a:1/0"} 5`, `node_combined_requests_total{node="a:1/0"} 6`, `node_queue_overflows_total{node="a:1/0"} 7`,
 		`node_errors_total{kind="timeout",node="a:1/0"} 8`, `node_fail_answers_total{fail="open",node="a:1/0"} 4`,
 		`node_last_answer_timestamp_seconds{node="a:1/0"} 1.5`,

@@ -13,11 +13,13 @@ var (
 		"1 while the node is up but refused the last call, for example because it lacks memory or permissions, else "+
 			"0.", "node")
 	nodeLatency = gauge("node_latency_seconds",
-		"How long the node took to reply to the latest comparison of lists of backends, which is made every second, "+
-			"except in a Redis Cluster and with layout-guard off.", "node")
+		"How long the node took to say what it says of itself, which it is asked every 10 seconds.", "node")
 	nodeOffset = gauge("node_clock_offset_seconds",
 		"The node's clock minus this machine's, accurate to half of the latency. It is measured together with "+
 			"rlproxy_node_latency_seconds.", "node")
+	nodeClockOff = gauge("node_clock_off",
+		"1 while the offset of the node's clock is more than a second, or than a hundredth of the shortest window "+
+			"that was asked for within the last minutes, else 0.", "node")
 	nodeKeys = gauge("node_keys",
 		"Keys in all databases of the node, as it said within the last 10 seconds.", "node")
 	nodeMemory = gauge("node_memory_used_bytes",
@@ -62,11 +64,10 @@ func collectNode(to chan<- prometheus.Metric, n *engine.NodeInfo) {
 	label := n.Name
 	nodeUp.send(to, oneIf(n.State != "down"), label)
 	nodeRefuses.send(to, oneIf(n.State == "refuses"), label)
-	if n.Measured {
-		nodeLatency.send(to, n.Latency.Seconds(), label)
-		nodeOffset.send(to, n.Offset.Seconds(), label)
-	}
 	if f := n.Facts; f != nil {
+		nodeLatency.send(to, f.Latency.Seconds(), label)
+		nodeOffset.send(to, f.Offset.Seconds(), label)
+		nodeClockOff.send(to, oneIf(f.ClockOff), label)
 		nodeKeys.send(to, float64(f.Keys), label)
 		nodeMemory.send(to, float64(f.Memory), label)
 		nodeMemoryMax.send(to, float64(f.MaxMemory), label)
