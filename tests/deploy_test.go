@@ -258,8 +258,24 @@ func TestDashboardAndAlertsUseMetricsThatExist(t *testing.T) {
 			require.True(t, exists[name], "there is no metric %s", name)
 		}
 	}
-	for _, m := range regexp.MustCompile(`alert: (\w+)\n`).FindAllStringSubmatch(alerts, -1) {
-		require.Contains(t, read("docs/operations.md"), m[1])
-		require.Contains(t, read("deploy/alerts_test.yaml"), m[1])
+	// The runbook of each alert is a section of operations.md, which says whom it wakes.
+	const site = "https://github.com/rlproxy/rlproxy/blob/main/"
+	sections := make(map[string]string)
+	for _, section := range strings.Split(read("docs/operations.md"), "\n### ") {
+		heading, text, _ := strings.Cut(section, "\n")
+		sections[site+"docs/operations.md#"+strings.ToLower(heading)] = text
 	}
+	rules := 0
+	for _, alert := range strings.Split(alerts, "- alert: ")[1:] {
+		name, rule, _ := strings.Cut(alert, "\n")
+		require.Contains(t, read("deploy/alerts_test.yaml"), name)
+		url := regexp.MustCompile(`runbook_url: (\S+)\n`).FindStringSubmatch(rule)
+		require.NotNil(t, url, name)
+		require.Equal(t, site+"docs/operations.md#"+strings.ToLower(name), url[1])
+		severity := regexp.MustCompile(`severity: (page|ticket)\}`).FindStringSubmatch(rule)
+		require.NotNil(t, severity, name)
+		require.Regexp(t, `^\nA `+severity[1]+`[.,]`, sections[url[1]], name)
+		rules++
+	}
+	require.Greater(t, rules, 20)
 }
