@@ -65,10 +65,8 @@ func soakUpTo(most, few int64) int64 {
 	return few
 }
 
-// soakOr returns the length of a random test: long when make soak runs it, short otherwise.
+// soakOr returns the length of a random test: long when make soak sends 60,000 requests or more, in proportion when it
+// sends fewer, and never less than short.
 func soakOr(long, short time.Duration) time.Duration {
-	if soak > 0 {
-		return long
-	}
-	return short
+	return max(short, long*time.Duration(min(soak, 60_000))/60_000)
 }

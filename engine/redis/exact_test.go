@@ -167,10 +167,7 @@ func TestConformanceInRealTime(t *testing.T) {
 	t.Parallel()
 	proxies, nodes := openSplit(t, 4, 1)
 	always := openAlways(t, 5*time.Second, nodes[0].URL())
-	lasts := 25 * time.Millisecond
-	if conformance.Soaks() {
-		lasts = 500 * time.Millisecond
-	}
+	lasts := min(time.Duration(conformance.Soak(t, 6000))*4*time.Microsecond, 500*time.Millisecond)
 	requests, admitted := 0, 0
 	for _, c := range claims() {
 		for name, callers := range map[string][]*Engine{"always": {always}, "one": proxies[:1], "several": proxies} {
