@@ -84,10 +84,11 @@ check-dist: ## build the package of this machine twice, compare, and install it 
 	scripts/check-dist $(NFPM)
 
 .PHONY: check-alerts
-check-alerts: ## check deploy/alerts.yaml and what fires it; installs promtool
-	scripts/need promtool
+check-alerts: ## check deploy/alerts.yaml, what fires it, and that no panel of the dashboard is empty; installs Prometheus
+	scripts/need promtool redis-server
 	promtool check rules deploy/alerts.yaml
 	promtool test rules deploy/alerts_test.yaml
+	$(GO) test -count 1 ./tests -run '^TestDashboardHasNoEmptyPanel$$'
 
 .PHONY: lint-lua
 lint-lua: ## run luacheck on the Lua that nodes run
