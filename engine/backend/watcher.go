@@ -66,11 +66,19 @@ var errNoAnswer = errors.New("no sentinel or cluster node answered")
 
 // noAnswer returns the error after every server has failed to answer, with the given failures, in any order. The error
 // includes one that a server replied with, such as NOPERM, because an operator can fix its cause. Of several it is
-// always the same one, as note logs each error that differs from the one before.
+// always the same one, as note logs each error that differs from the one before. If none replied, it says why.
 func noAnswer(failures []error) error {
-	said := slices.DeleteFunc(failures, func(err error) bool { return !IsReply(err) })
+	var said []error
+	reason := ""
+	for _, err := range failures {
+		if IsReply(err) {
+			said = append(said, err)
+		} else if text := Reason(err); reason == "" || text < reason {
+			reason = text
+		}
+	}
 	if len(said) == 0 {
-		return errNoAnswer
+		return fmt.Errorf("%w: %s", errNoAnswer, reason)
 	}
 	first := slices.MinFunc(said, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
 	return fmt.Errorf("%w as it should; one said: %w", errNoAnswer, first)
@@ -183,11 +191,15 @@ func (w *watcher) note(err error) {
 		w.unknown.End()
 		return
 	}
-	if err.Error() != w.why {
+	why := err.Error()
+	if errors.Is(err, errNoAnswer) && !IsReply(err) {
+		why = errNoAnswer.Error() // in whatever way nobody answers
+	}
+	if why != w.why {
 		w.unknown.Take() // another reason is another episode
 	}
-	w.why = err.Error()
-	w.unknown.Note("times", 1, func() []any { return []any{"why", w.why} })
+	w.why = why
+	w.unknown.Note("times", 1, func() []any { return []any{"why", err} })
 }
 
 // find asks for the topology and stores it. healthy is false if there is a reason to ask again

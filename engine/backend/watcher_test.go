@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -54,7 +55,7 @@ func TestTheTopologyIsUnknownForTheSameReasonInAnyOrder(t *testing.T) {
 	for _, failures := range [][]error{{login, no, right}, {right, login, no}, {no, right, login}} {
 		require.EqualError(t, noAnswer(failures), want)
 	}
-	require.Equal(t, errNoAnswer, noAnswer([]error{no, no}))
+	require.EqualError(t, noAnswer([]error{no, no}), errNoAnswer.Error()+": "+Reason(no))
 }
 
 func TestAnUnknownTopologyIsAnEpisode(t *testing.T) {
@@ -67,6 +68,10 @@ func TestAnUnknownTopologyIsAnEpisode(t *testing.T) {
 	world.Wait(time.Second)
 	w.note(Reply("NOAUTH"))
 	require.Equal(t, "level=WARN msg=\"topology unknown\" why=NOAUTH times=1\n", world.Said(), "another reason")
+	w.note(noAnswer([]error{context.DeadlineExceeded, io.EOF}))
+	require.Equal(t, "level=WARN msg=\"topology unknown\" why=\"no sentinel or cluster node answered: connection failed: EOF\" times=1\n", world.Said())
+	w.note(noAnswer([]error{context.DeadlineExceeded}))
+	require.Empty(t, world.Said(), "nobody answers, if in another way")
 }
 
 // Each URL has its own login for the sentinels, also if several URLs name the same sentinels.
