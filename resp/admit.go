@@ -17,6 +17,7 @@ func (s *Server) admit(conn net.Conn) {
 	}
 	if s.protected.Load() && !isLocal(conn.RemoteAddr()) {
 		s.stats.RejectedMode.Add(1)
+		s.strange.Note("times", 1, func() []any { return []any{"addr", remote(conn).String()} })
 		refuse(conn, msgProtected)
 		return
 	}

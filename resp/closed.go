@@ -37,10 +37,17 @@ var crowded = episodes.Trouble{
 	Calm: episodes.Every,
 }
 
+// strange is the trouble that clients on other machines are refused by the protected mode.
+var strange = episodes.Trouble{
+	Began: "refused a client on another machine: protected-mode is on and no password is set",
+	Ended: "no longer refusing clients on other machines", Calm: episodes.Every,
+}
+
 // connected notes that a client has connected: a minute after the last one was closed for a reason, or refused, that
 // episode ends.
 func (s *Server) connected() {
 	s.crowded.End()
+	s.strange.End()
 	for i := range s.closed {
 		s.closed[i].log.End()
 	}

@@ -26,6 +26,7 @@ type Server struct {
 	now     func() time.Time  // time.Now, except in tests
 	closed  []closing         // never modified
 	crowded *episodes.Episode // while clients are refused at MaxClients
+	strange *episodes.Episode // while clients are refused by the protected mode
 
 	protected atomic.Bool // the protected mode in effect
 	draining  atomic.Bool
@@ -50,6 +51,7 @@ func NewServer(cfg Config, handler Handler) *Server {
 	s.log, s.now = s.cfg.Logger, time.Now
 	s.closed = s.closings()
 	s.crowded = episodes.New(s.log, s.clock, crowded, "maxclients", s.cfg.MaxClients)
+	s.strange = episodes.New(s.log, s.clock, strange)
 	s.protected.Store(cfg.ProtectedMode)
 	s.ending, s.cutAll = context.WithCancel(context.Background())
 	if starter, ok := handler.(Starter); ok {

@@ -347,6 +347,21 @@ func TestRefusalsAtMaxClientsAreEpisodes(t *testing.T) {
 	require.EqualValues(t, 4, s.stats.RejectedMax.Load())
 }
 
+func TestRefusalsByProtectedModeAreEpisodes(t *testing.T) {
+	w := logged.New()
+	s := NewServer(Config{Logger: w.Logger(), ProtectedMode: true}, nil)
+	s.now = w.Now
+	w.RequireEpisodes(t, logged.Lines{
+		Began: `"refused a client on another machine: protected-mode is on and no password is set"`,
+		Ended: `"no longer refusing clients on other machines"`, Calm: episodes.Every, Detail: " addr=192.0.2.1:7", Count: "times",
+	}, func() {
+		ours, theirs := net.Pipe()
+		require.NoError(t, theirs.Close())
+		s.admit(strangerConn{ours})
+	}, s.connected)
+	require.EqualValues(t, 4, s.stats.RejectedMode.Load())
+}
+
 func TestConnectionsThatAreNotAcceptedAreEpisodes(t *testing.T) {
 	w := logged.New()
 	refused := episodes.New(w.Logger(), w.Now, notAccepted)

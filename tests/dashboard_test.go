@@ -32,7 +32,7 @@ func expressions(t *testing.T) map[string]string {
 	}
 	require.NoError(t, json.Unmarshal(text, &dashboard))
 	all := make(map[string]string)
-	variables := strings.NewReplacer("$job", ".*", "$instance", ".*", "$policy", ".*", "$__rate_interval", "10s")
+	variables := strings.NewReplacer("$job", ".*", "$instance", ".*", "$policy", ".*", "$__rate_interval", "5s")
 	for _, p := range dashboard.Panels {
 		for _, target := range p.Targets {
 			all[p.Title+": "+target.LegendFormat] = variables.Replace(target.Expr)

@@ -106,7 +106,7 @@ func TestUnitRunsWithAPrivateConfiguration(t *testing.T) {
 	t.Parallel()
 	u := unit(t, "../deploy/rlproxy.service")
 	for name, want := range map[string]string{
-		"User": "rlproxy", "Group": "rlproxy", "StartLimitIntervalSec": "0", "Restart": "always", "ProtectSystem": "strict",
+		"User": "rlproxy", "Group": "rlproxy", "StartLimitIntervalSec": "300", "StartLimitBurst": "60", "RestartSec": "2", "Restart": "always", "ProtectSystem": "strict",
 		"RuntimeDirectory": "rlproxy", "LogsDirectory": "rlproxy", "StateDirectory": "rlproxy", "ConfigurationDirectory": "rlproxy",
 	} {
 		require.Equal(t, []string{want}, u[name], name)
