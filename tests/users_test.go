@@ -107,6 +107,13 @@ func TestUsersAreReloaded(t *testing.T) {
 	require.Equal(t, status("OK"), dial(t, p.addr).do(t, "AUTH", "two"))
 	p.stop(t)
 	require.NotContains(t, p.Output.String(), "hush")
+	for _, line := range []string{
+		`msg="reload changes a user" user=shop from="user shop on #hidden `,
+		`msg="reload changes a user's passwords" user=default`,
+		`msg="reload removes a user" user=shop rules="user shop on #hidden `,
+	} {
+		require.Contains(t, p.Output.String(), line)
+	}
 }
 
 // TestUsersAreChecked checks that a mistake prevents the start, with a one-line message that

@@ -3,6 +3,7 @@ package main
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -75,8 +76,8 @@ func (l *live) Set(by table.Caller, pairs [][2]string) (name, why string) {
 		}
 	}
 	for _, d := range now.Changed(&next, true) { // before it takes effect: it may be the log level
-		l.log.Warn("CONFIG SET changed a directive; the next reload or restart reverts it", "directive", d.Name,
-			"from", d.Setting(now), "to", d.Setting(&next), "user", by.User.Name, "addr", by.Addr)
+		l.log.Warn("CONFIG SET changed a directive; the next reload or restart reverts it",
+			append(d.Changes(now, &next), "user", by.User.Name, "addr", by.Addr)...)
 	}
 	l.use(&next)
 	return "", ""
@@ -132,71 +133,92 @@ func (l *live) apply(c *config.Config, p prepared) {
 var errOpens = errors.New(`the new configuration would remove authentication; to confirm that, set requirepass ""`)
 
 // reload reads the configuration and the files that it names again, and applies all
-// of it or nothing. It returns the changed directives that need a restart.
-func (l *live) reload() (waiting []string, err error) {
+// of it or nothing.
+func (l *live) reload() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	next, err := l.load()
+	read, err := l.load()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	now := l.config.Load()
-	next, waiting = now.With(next)
+	next, waiting := now.With(read)
 	if err := next.Conflict(nil); err != nil { // with a setting that waits for a restart
-		return nil, err
+		return err
 	}
 	p, err := prepare(next)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if l.acl.Anonymous() == nil && p.acl.Anonymous() != nil && !next.NoPass {
-		return nil, errOpens
+		return errOpens
 	}
 	// Again, even if it is the same: it may have been renamed.
 	decisions, err := machine.OpenAppend("decision-log", next.DecisionLog)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if l.eng.fleet != nil {
 		if err := l.eng.fleet.SetTLS(next.BackendTLS); err != nil {
 			_ = decisions.Close() // nothing was written; it may be nil
-			return nil, err
+			return err
 		}
 	}
 	l.eng.decisions.Use(decisions, logging(next))
 	l.eng.policies.Configure(next.Policies.Set())
 	l.logChanges(now, next)
+	l.logFiles(p)
 	l.apply(next, p)
 	warnOpen(next, p, l.log)
-	return waiting, nil
+	for _, d := range waiting {
+		l.log.Warn("changed directive takes effect only after a restart", d.Changes(now, read)...)
+	}
+	return nil
 }
 
 // logChanges logs what a reload changes in the settings that are in effect.
 func (l *live) logChanges(now, next *config.Config) {
 	bySet := l.lastRead.Changed(now, true)
 	for _, d := range now.Changed(next, false) {
-		about := []any{"directive", d.Name}
-		if !d.Secret() {
-			about = append(about, "from", d.Setting(now), "to", d.Setting(next))
-		}
 		if slices.Contains(bySet, d) {
-			l.log.Warn("reload discards a CONFIG SET change", about...)
+			l.log.Warn("reload discards a CONFIG SET change", d.Changes(now, next)...)
 		} else {
-			l.log.Info("reload changes a directive", about...)
+			l.log.Info("reload changes a directive", d.Changes(now, next)...)
 		}
 	}
 }
 
+// logFiles logs what a reload changes in the users and the certificate, which may be in files of the same name.
+func (l *live) logFiles(next prepared) {
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(append(l.acl.Names(), next.acl.Names()...)))) {
+		switch was, is := l.acl.User(name), next.acl.User(name); {
+		case was == nil:
+			l.log.Info("reload adds a user", "user", name, "rules", brief(is))
+		case is == nil:
+			l.log.Info("reload removes a user", "user", name, "rules", brief(was))
+		case was.String() != is.String():
+			l.log.Info("reload changes a user", "user", name, "from", brief(was), "to", brief(is))
+		case !was.SamePasswords(is):
+			l.log.Info("reload changes a user's passwords", "user", name)
+		}
+	}
+	if now := l.tls.current.Load(); now != nil && next.tls != nil {
+		if was, is := now.Certificates[0].Leaf, next.tls.Certificates[0].Leaf; !was.Equal(is) {
+			l.log.Info("reload changes the certificate", "from_expires", was.NotAfter, "to_expires", is.NotAfter)
+		}
+	}
+}
+
+// brief returns a user's rules, cut to 512 characters for the log.
+func brief(u *acl.User) string { return fmt.Sprintf("%.512s", u) }
+
 // hangup handles SIGHUP.
 func (l *live) hangup() {
-	waiting, err := l.reload()
+	err := l.reload()
 	l.reloadFailed.Store(err != nil)
 	if err != nil {
 		l.log.Error("configuration reload failed; the previous configuration stays in effect", "error", err)
 		return
-	}
-	for _, name := range waiting {
-		l.log.Warn("changed directive takes effect only after a restart", "directive", name)
 	}
 	l.log.Info("configuration reloaded")
 }

@@ -70,6 +70,9 @@ func (u *User) Unrestricted() bool { return u.free }
 // Selectors returns the user's selectors. The first has the rules outside parentheses. The caller must not modify them.
 func (u *User) Selectors() []Selector { return u.selectors }
 
+// SamePasswords reports whether u and o may log in with the same passwords.
+func (u *User) SamePasswords(o *User) bool { return slices.Equal(u.passwords, o.passwords) }
+
 // String returns the user as a line of a configuration. It hides even the hashes of passwords,
 // because they can be attacked with word lists.
 func (u *User) String() string {

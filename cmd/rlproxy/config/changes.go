@@ -27,13 +27,12 @@ func (d *Directive) Change(c *Config, value string) (why string) {
 	return ""
 }
 
-// With returns c with the live settings of next, and the names of the other
-// directives whose settings differ.
-func (c *Config) With(next *Config) (merged *Config, waiting []string) {
+// With returns c with the live settings of next, and the other directives whose settings differ.
+func (c *Config) With(next *Config) (merged *Config, waiting []*Directive) {
 	both := *c
 	for _, d := range c.Changed(next, false) {
 		if !d.Live {
-			waiting = append(waiting, d.Name)
+			waiting = append(waiting, d)
 			continue
 		}
 		v := d.value(&both)
@@ -64,10 +63,16 @@ func (c *Config) Changed(next *Config, bySet bool) (found []*Directive) {
 	return found
 }
 
-// Secret reports whether the settings of the directive may hold passwords, so that nothing shows them.
-func (d *Directive) Secret() bool { return d.secret }
+// Changes returns attributes of a log line about the directive, whose setting is from in one configuration and to in
+// another. They hold no passwords.
+func (d *Directive) Changes(from, to *Config) []any {
+	if d.secret {
+		return []any{"directive", d.Name}
+	}
+	return []any{"directive", d.Name, "from", d.Setting(from), "to", d.Setting(to)}
+}
 
-// Setting returns the setting of a directive that is not Secret, cut to 512 characters for the log.
+// Setting returns the setting of a directive that has no passwords, cut to 512 characters for the log.
 func (d *Directive) Setting(c *Config) string {
 	return fmt.Sprintf("%.512s", joinLines(d.value(c).words()))
 }
