@@ -23,6 +23,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/observe"
 	"github.com/rlproxy/rlproxy/internal/proxytest"
 	"github.com/rlproxy/rlproxy/policy"
+	"github.com/rlproxy/rlproxy/web/metrics"
 )
 
 // fakeEngine is an engine whose nodes and answers a test sets.
@@ -83,7 +84,9 @@ type site struct {
 	refused  atomic.Int64 // refused logins
 	checked  atomic.Int64 // checks of the nodes
 	policies policy.Catalog
-	denials  atomic.Pointer[[]decisionlog.Denial]
+	denials  atomic.Pointer[[]decisionlog.Group]
+	fleet    atomic.Pointer[[]observe.HotKey]
+	stats    atomic.Pointer[[]engine.Stat]
 	log      *proxytest.LockedBuffer
 }
 
@@ -111,11 +114,15 @@ func startOn(t *testing.T, l net.Listener, rules Access, ready Ready, change fun
 	t.Helper()
 	s := &site{engine: &fakeEngine{node: "a:1"}, log: &proxytest.LockedBuffer{}}
 	s.deny()
+	s.fleet.Store(&[]observe.HotKey{})
+	s.stats.Store(&[]engine.Stat{})
 	s.observer = observe.New(observe.Config{Engine: s.engine})
 	s.Server = New(Config{
 		Engine: s.engine, Observer: s.observer, Ready: ready,
 		Version: "0.0.0", Alive: func() {}, CheckNodes: func() { s.checked.Add(1) },
-		Denials:      func(int) []decisionlog.Denial { return *s.denials.Load() },
+		Denials:      func() []decisionlog.Group { return *s.denials.Load() },
+		FleetKeys:    func() ([]observe.HotKey, int) { return *s.fleet.Load(), 3 },
+		Metrics:      metrics.Config{Stats: func() []engine.Stat { return *s.stats.Load() }},
 		Policies:     &s.policies,
 		LoginRefused: func(...any) { s.refused.Add(1) },
 		Logger:       slog.New(slog.NewTextHandler(s.log, nil)),
@@ -136,7 +143,7 @@ func startOn(t *testing.T, l net.Listener, rules Access, ready Ready, change fun
 }
 
 // deny sets the newest denials.
-func (s *site) deny(denials ...decisionlog.Denial) { s.denials.Store(&denials) }
+func (s *site) deny(denials ...decisionlog.Group) { s.denials.Store(&denials) }
 
 // get gets a path as a user, "name:password" or "", and returns the status and the body.
 func (s *site) get(t *testing.T, path, user string) (int, string) {

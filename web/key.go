@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +19,9 @@ type keyState struct {
 	Node   string      `json:"node"`   // the node of the key's home
 	Shards int         `json:"shards"` // number of shards, 1 if the key is not split
 	States []inspected `json:"states"`
+	Policy *keyPolicy  `json:"policy,omitempty"` // the named policy that the key belongs to
+	Denial *denial     `json:"denial,omitempty"` // its newest denial, if it is known of
+	Trail  []tally     `json:"trail"`            // what was asked about it in the last minutes, if it was busy
 }
 
 // inspected is the state of a key for one window of one command. Its fields are those of engine.Inspection.
@@ -37,6 +41,14 @@ type inspected struct {
 	Lapsed    int64        `json:"lapsed"` // holds that have lapsed since nothing was held
 	Shards    []shardState `json:"shards"`
 	Advances  []advance    `json:"advances"` // units that proxies have, in addition to Used
+}
+
+// keyPolicy is the named policy whose limits a key has.
+type keyPolicy struct {
+	Name     string `json:"name"`
+	Rule     string `json:"rule"`     // as RL.POLICY SET has it
+	Pattern  string `json:"pattern"`  // of the override that the key has; empty: it has none
+	Override string `json:"override"` // its limits, UNLIMITED or BLOCKED
 }
 
 // param is the parameter of a spec behind its name, such as buckets.
@@ -64,7 +76,14 @@ func (s *Server) inspect(w http.ResponseWriter, r *http.Request) {
 	if !ok || !allowed(w, r, "rl.inspect", key, false) {
 		return
 	}
-	shown := keyState{named: name(key), States: []inspected{}}
+	u := visitorOf(r).user
+	shown := keyState{named: name(key), States: []inspected{}, Trail: []tally{}}
+	if u.MayReadAll("rl.policy|list") {
+		shown.Policy = s.policyOf(key)
+	}
+	if u.MayUse("rl.hotkeys", key, true, false) {
+		shown.Trail, shown.Denial = s.trails.of(key), s.denialOf(key, u.MayRun("client|list"))
+	}
 	shown.Node, shown.Shards = s.cfg.Engine.Where(shard.AppendName(nil, key, false))
 	answers, ok := s.answers(w, r, engine.OpInspect, key)
 	if !ok {
@@ -80,6 +99,33 @@ func (s *Server) inspect(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	writeJSON(w, http.StatusOK, &shown)
+}
+
+// policyOf returns the policy that a key belongs to, or nil.
+func (s *Server) policyOf(key []byte) *keyPolicy {
+	name, rest, _ := bytes.Cut(key, []byte(":"))
+	p := s.cfg.Policies.Find(name)
+	if p == nil {
+		return nil
+	}
+	shown := &keyPolicy{Name: p.Name, Rule: rule(p.Words()[1:])}
+	if o := p.Override(rest); o != nil {
+		shown.Pattern, shown.Override = valid(o.Pattern), rule(o.Words(p)[2:])
+	}
+	return shown
+}
+
+// denialOf returns the newest denial of a key, with or without the client, or nil.
+func (s *Server) denialOf(key []byte, client bool) *denial {
+	for _, g := range s.cfg.Denials() {
+		for i := range g.Keys {
+			if bytes.Equal(g.Keys[i].Key, key) {
+				d := denialOf(&g.Keys[i], client)
+				return &d
+			}
+		}
+	}
+	return nil
 }
 
 // stateOf converts a state of a key or of its shadow to JSON form.

@@ -47,10 +47,10 @@ func TestKeyShowsItsStates(t *testing.T) {
 	require.Equal(t, http.StatusOK, code)
 	require.JSONEq(t, `{"key":"shop","id":"c2hvcA","node":"a:1","shards":3,"states":[{"command":"rl.slide","window_ms":1000,"parameter":{"buckets":1},"used":2,
 		"limit":3,"remaining":4,"node":"b:1","ttl_ms":5,"rate":6,"shadow":false,"held":10,"holds":11,"lapsed":12,"shards":[{"shard":1,"node":"c:1","held":7,"used":8,"lease_ms":9}],"advances":[{"proxy":"web-7:1:ab","units":13,"lapses_ms":14}]},
-		{"command":"rl.fixed","window_ms":10,"parameter":{"buckets":1},"used":0,"limit":0,"remaining":0,"node":"d:1","ttl_ms":0,"rate":0,"shadow":true,"held":0,"holds":0,"lapsed":0,"shards":[],"advances":[]}]}`, body)
+		{"command":"rl.fixed","window_ms":10,"parameter":{"buckets":1},"used":0,"limit":0,"remaining":0,"node":"d:1","ttl_ms":0,"rate":0,"shadow":true,"held":0,"holds":0,"lapsed":0,"shards":[],"advances":[]}],"trail":[]}`, body)
 	code, body = s.get(t, "/api/key?id="+ids.EncodeToString([]byte("none")), "")
 	require.Equal(t, http.StatusOK, code)
-	require.JSONEq(t, `{"key":"none","id":"bm9uZQ","node":"a:1","shards":3,"states":[]}`, body)
+	require.JSONEq(t, `{"key":"none","id":"bm9uZQ","node":"a:1","shards":3,"states":[],"trail":[]}`, body)
 	code, body = s.get(t, "/api/key?id="+ids.EncodeToString([]byte("away")), "")
 	require.Equal(t, http.StatusServiceUnavailable, code)
 	require.JSONEq(t, `{"error":"UNAVAILABLE a:1: no answer in time"}`, body)

@@ -27,21 +27,23 @@ const (
 
 // point has the figures of one second. Except for Shadow, decisions with SHADOW are not counted.
 type point struct {
-	Time      int64    `json:"t"`         // end of the second, in Unix ms
-	Decisions float64  `json:"decisions"` // decisions per second
-	Denied    *float64 `json:"denied"`    // share of denials in Decisions, from 0 to 1; nil without decisions
-	Drawn     float64  `json:"drawn"`     // decisions from advances per second, without SHADOW
-	Fail      float64  `json:"fail"`      // answers by FAIL policies per second
-	Shadow    float64  `json:"shadow"`    // requests per second that SHADOW would have denied
-	P50       *int64   `json:"p50_us"`    // median duration of decisions; nil without decisions
-	P99       *int64   `json:"p99_us"`    // 99th percentile of the duration of decisions; nil without decisions
+	Time      int64   `json:"t"`         // end of the second, in Unix ms
+	Decisions float64 `json:"decisions"` // decisions per second
+	Denied    float64 `json:"denied"`    // those of Decisions that a limit denied
+	Refused   float64 `json:"refused"`   // those of Decisions that FAIL CLOSED denied or FAIL ERROR answered
+	Drawn     float64 `json:"drawn"`     // those of Decisions that came from advances
+	Fail      float64 `json:"fail"`      // those of Decisions that any FAIL policy answered
+	Shadow    float64 `json:"shadow"`    // requests per second that SHADOW would have denied
+	P50       *int64  `json:"p50_us"`    // median duration of decisions; nil without decisions
+	P99       *int64  `json:"p99_us"`    // 99th percentile of the duration of decisions; nil without decisions
 }
 
 // totals has the figures since the start.
 type totals struct {
 	at        time.Time           // when the figures were read
 	decisions int64               // decisions without SHADOW
-	denied    int64               // denials without SHADOW
+	denied    int64               // denials by a limit without SHADOW
+	refused   int64               // answers by FAIL CLOSED and FAIL ERROR without SHADOW
 	drawn     int64               // decisions from advances without SHADOW
 	fail      int64               // answers by FAIL policies without SHADOW
 	shadow    int64               // requests that SHADOW would have denied
@@ -55,39 +57,43 @@ func count(o *observe.Observer, now time.Time) *totals {
 	}
 	for _, counts := range o.Counts() {
 		for _, by := range observe.Commands {
-			denied, fail := int64(0), int64(0)
-			for _, outcome := range []observe.Outcome{observe.Denied, observe.Remembered, observe.DeniedOther} {
-				denied += counts.Of(by, outcome)
-			}
-			for _, outcome := range []observe.Outcome{observe.FailOpen, observe.FailClosed, observe.FailLocal,
-				observe.FailError} {
-				fail += counts.Of(by, outcome)
-			}
-			t.decisions += denied + fail + counts.Of(by, observe.Allowed) + counts.Of(by, observe.Repeated) +
-				counts.Of(by, observe.Drawn)
-			t.drawn += counts.Of(by, observe.Drawn)
-			t.denied += denied
-			t.fail += fail
-			t.shadow += counts.Of(by, observe.ShadowDenied)
+			t.add(counts, by)
 		}
 	}
 	return t
 }
 
+// add adds the decisions of a command.
+func (t *totals) add(counts *observe.Counts, by observe.Command) {
+	of := func(outcomes ...observe.Outcome) (n int64) {
+		for _, o := range outcomes {
+			n += counts.Of(by, o)
+		}
+		return n
+	}
+	denied := of(observe.Denied, observe.Remembered, observe.DeniedOther)
+	refused := of(observe.FailClosed, observe.FailError)
+	fail := refused + of(observe.FailOpen, observe.FailLocal)
+	t.decisions += denied + fail + of(observe.Allowed, observe.Repeated, observe.Drawn)
+	t.denied += denied
+	t.refused += refused
+	t.fail += fail
+	t.drawn += of(observe.Drawn)
+	t.shadow += of(observe.ShadowDenied)
+}
+
 // since returns the figures of the time between earlier and t.
 func (t *totals) since(earlier *totals) point {
 	seconds := max(t.at.Sub(earlier.at).Seconds(), 0.001)
-	n := t.decisions - earlier.decisions
+	rate := func(now, then int64) float64 { return float64(now-then) / seconds }
 	p := point{
 		Time:      t.at.UnixMilli(),
-		Decisions: float64(n) / seconds,
-		Drawn:     float64(t.drawn-earlier.drawn) / seconds,
-		Fail:      float64(t.fail-earlier.fail) / seconds,
-		Shadow:    float64(t.shadow-earlier.shadow) / seconds,
-	}
-	if n > 0 {
-		share := float64(t.denied-earlier.denied) / float64(n)
-		p.Denied = &share
+		Decisions: rate(t.decisions, earlier.decisions),
+		Denied:    rate(t.denied, earlier.denied),
+		Refused:   rate(t.refused, earlier.refused),
+		Drawn:     rate(t.drawn, earlier.drawn),
+		Fail:      rate(t.fail, earlier.fail),
+		Shadow:    rate(t.shadow, earlier.shadow),
 	}
 	if took := t.durations.Since(earlier.durations); took.Count > 0 {
 		p50, p99 := took.Quantile(0.5).Microseconds(), took.Quantile(0.99).Microseconds()
@@ -164,6 +170,9 @@ func (s *Server) round(last *totals, round int64) *totals {
 	now := count(s.cfg.Observer, time.Now())
 	p := now.since(last)
 	s.history.add(p)
+	if round%trailEvery == 0 {
+		s.trails.add(p.Time, s.cfg.Observer.HotKeys(momentsKeys))
+	}
 	s.publish(p)
 	return now
 }

@@ -3,13 +3,14 @@
 // times, streams. Nothing that it does delays a decision.
 //
 // Reading order: server.go (this file), guard.go (checks of every
-// request), login.go (users), health.go, metrics.go, check.go; sample.go (figures of each second),
-// snapshot.go (what a user may see of them), stream.go (watchers), and key.go.
+// request), login.go (users), health.go, metrics.go, check.go; sample.go (figures of each second), trails.go (those of
+// keys), problems.go, snapshot.go (what a user may see of them), stream.go (watchers), key.go and lists.go.
 package web
 
 import (
 	"context"
 	"errors"
+	"hash/maphash"
 	"log/slog"
 	"net"
 	"net/http"
@@ -67,10 +68,18 @@ type Config struct {
 	// if Ready is NoNodes. It may be nil. Several goroutines may call it at once.
 	Waiting func() string
 
-	// Denials returns at most n of the newest denials, the newest first. Several goroutines may call it at once.
-	Denials func(n int) []decisionlog.Denial
+	// Denials returns the newest denials in groups, the group with the newest one first. Several goroutines may call it
+	// at once.
+	Denials func() []decisionlog.Group
 
-	// Policies are the named policies in effect, for checks.
+	// FleetKeys returns the busiest keys of all proxies of the same nodes together, and from how many proxies they are.
+	// Several goroutines may call it at once.
+	FleetKeys func() (keys []observe.HotKey, proxies int)
+
+	// Port is that of Redis clients, or 0 if there is none. It is only shown.
+	Port int
+
+	// Policies are the named policies in effect.
 	Policies *policy.Catalog
 
 	// Alive returns if the part of the process that answers commands responds, and hangs
@@ -81,7 +90,7 @@ type Config struct {
 	// names and values. Several goroutines may call it at once.
 	LoginRefused func(client ...any)
 
-	Metrics metrics.Config // sources of /metrics
+	Metrics metrics.Config // sources of /metrics; Stats, which is called each second while a page is open, is required
 	Logger  *slog.Logger
 }
 
@@ -102,6 +111,7 @@ type Server struct {
 	conns    conns.Bound
 	logins   *acl.Logins
 	history  history
+	trails   trails
 	streams  streams
 	asking   places            // of requests of the page to the engine
 	checks   *policies.Decider // of checks
@@ -125,6 +135,7 @@ func New(cfg Config, rules Access) *Server {
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, started: time.Now(), maxSilence: maxSilence, eventTime: eventTime,
 		streams: streams{open: make(map[*stream]struct{})},
+		trails:  trails{seed: maphash.MakeSeed()},
 		asking:  make(places, maxAsking),
 		checks:  policies.NewDecider(cfg.Engine, cfg.Observer, cfg.Policies, maxChecks),
 	}
@@ -224,6 +235,8 @@ func (s *Server) routes() http.Handler {
 	mux.Handle("GET /{$}", requireCommand("rl.hotkeys", http.HandlerFunc(page.Serve)))
 	mux.Handle("GET /api/stream", sameOrigin(requireCommand("rl.hotkeys", http.HandlerFunc(s.stream)).ServeHTTP))
 	mux.Handle("GET /api/key", sameOrigin(requireCommand("rl.inspect", http.HandlerFunc(s.inspect)).ServeHTTP))
+	mux.Handle("GET /api/fleet", sameOrigin(requireCommand("rl.hotkeys", http.HandlerFunc(s.fleet)).ServeHTTP))
+	mux.Handle("GET /api/policies", sameOrigin(s.policies))
 	mux.Handle("POST /api/reset", sameOrigin(requireCommand("rl.reset", http.HandlerFunc(s.reset)).ServeHTTP))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, checkPath) {

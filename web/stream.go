@@ -2,9 +2,12 @@ package web
 
 import (
 	"encoding/json"
+	"math"
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/rlproxy/rlproxy/commands/acl"
 )
 
 const (
@@ -70,9 +73,9 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.streams.remove(t)
 	past, err := json.Marshal(struct {
-		Step   int64   `json:"step_ms"`
-		Points []point `json:"points"`
-	}{step.Milliseconds(), append([]point{}, s.history.all()...)})
+		Points []point            `json:"points"`
+		Trails map[string][]tally `json:"trails"` // of the busiest keys, by id
+	}{append([]point{}, s.history.all()...), s.trailsFor(t.user)})
 	if err != nil {
 		panic(err) // plain numbers
 	}
@@ -96,6 +99,17 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+}
+
+// trailsFor returns the trails of the keys that a page shows to a user.
+func (s *Server) trailsFor(u *acl.User) map[string][]tally {
+	all := make(map[string][]tally)
+	keys := s.cfg.Observer.HotKeys(math.MaxInt)
+	for _, k := range shownKeys(keys, u) {
+		key, _ := ids.DecodeString(k.ID) // it is one of ours
+		all[k.ID] = s.trails.of(key)
+	}
+	return all
 }
 
 // appendEvent appends an event. The data is in one line.

@@ -70,14 +70,14 @@ func TestStreamShowsHistoryThenSnapshots(t *testing.T) {
 	w := s.watch(t, "")
 	require.Equal(t, "text/event-stream", w.answer.Header.Get("Content-Type"))
 	var past struct {
-		Step   int64            `json:"step_ms"`
-		Points []map[string]any `json:"points"`
+		Points []map[string]any   `json:"points"`
+		Trails map[string][]tally `json:"trails"`
 	}
 	require.Equal(t, "history", w.next(t, &past))
-	require.EqualValues(t, 1000, past.Step)
+	require.Contains(t, past.Trails, ids.EncodeToString([]byte("sh\xffop:1")))
 	require.NotEmpty(t, past.Points)
 	require.Contains(t, past.Points[0], "denied")
-	require.Nil(t, past.Points[0]["denied"])
+	require.Zero(t, past.Points[0]["denied"])
 	var first, second snapshot
 	require.Equal(t, "snapshot", w.next(t, &first))
 	require.Equal(t, "snapshot", w.next(t, &second))
@@ -102,10 +102,14 @@ func TestStreamShowsTheNewestDenials(t *testing.T) {
 	var skip any
 	all, shop := snapshot{}, snapshot{}
 	at := time.UnixMilli(1_700_000_000_123)
-	s.deny(decisionlog.Denial{
+	shopped := decisionlog.Denial{
 		Time: at, Command: "rl.slide", Policy: "shop", Key: []byte("shop:1"), Limit: 5, Window: time.Minute, Used: 4, RetryAfter: 30 * time.Second,
-		Node: "a:1", Client: "10.0.0.9:4711", ClientName: "web-1",
-	}, decisionlog.Denial{Time: at, Command: "rl.fixed", Key: []byte("mail:1"), Limit: 5, Window: time.Second, Used: -1, Fail: engine.FailClosed, Node: "b:1", Client: "10.0.0.9:4711", Shadow: true})
+		Node: "a:1", Client: "10.0.0.9:4711", ClientName: "web-1", Count: 7,
+	}
+	other := shopped
+	other.Key, other.Policy = []byte("mail:2"), "shop"
+	mailed := decisionlog.Denial{Time: at, Command: "rl.fixed", Key: []byte("mail:1"), Limit: 5, Window: time.Second, Used: -1, Fail: engine.FailClosed, Node: "b:1", Client: "10.0.0.9:4711", Shadow: true, Count: 1}
+	s.deny(decisionlog.Group{Policy: "shop", Count: 20, Keys: []decisionlog.Denial{shopped, other}}, decisionlog.Group{Prefix: "ma\xffil:", Count: 3, Keys: []decisionlog.Denial{mailed}})
 	w := s.watch(t, "")
 	require.Equal(t, "history", w.next(t, &skip))
 	require.Equal(t, "snapshot", w.next(t, &all))
@@ -114,12 +118,14 @@ func TestStreamShowsTheNewestDenials(t *testing.T) {
 	require.Equal(t, "snapshot", w.next(t, &shop))
 	first := denial{
 		named: name([]byte("shop:1")), Time: 1_700_000_000_123, Command: "rl.slide", Policy: "shop", Limit: 5, Window: 60_000, Used: 4, RetryAfter: 30_000,
-		Node: "a:1", Client: "10.0.0.9:4711 web-1",
+		Node: "a:1", Client: "10.0.0.9:4711 web-1", Count: 7,
 	}
-	second := denial{named: name([]byte("mail:1")), Time: first.Time, Command: "rl.fixed", Limit: 5, Window: 1000, Used: -1, Node: "b:1", Fail: "closed", Shadow: true, Client: "10.0.0.9:4711"}
-	require.Equal(t, []denial{first, second}, all.Denials)
+	second := first
+	second.named = name([]byte("mail:2"))
+	third := denial{named: name([]byte("mail:1")), Time: first.Time, Command: "rl.fixed", Limit: 5, Window: 1000, Used: -1, Node: "b:1", Fail: "closed", Shadow: true, Client: "10.0.0.9:4711", Count: 1}
+	require.Equal(t, []denialGroup{{Policy: "shop", Count: 20, Keys: []denial{first, second}}, {Prefix: "ma\uFFFDil:", Count: 3, Keys: []denial{third}}}, all.Denials)
 	first.Client = ""
-	require.Equal(t, []denial{first}, shop.Denials, "the user may not see other clients, nor other keys")
+	require.Equal(t, []denialGroup{{Policy: "shop", Count: 7, Keys: []denial{first}}}, shop.Denials, "the user may not see other clients, nor other keys, nor how many denials they had")
 }
 
 // Users see only what they may see.
@@ -164,14 +170,14 @@ func TestStreamShowsWhatTheUserMaySee(t *testing.T) {
 // What a user sees besides keys depends on the commands that the user may run.
 func TestFiguresNeedTheRightToTheirCommands(t *testing.T) {
 	t.Parallel()
-	all := &scene{snapshot: snapshot{Memory: &memoryUse{}, Nodes: []node{{}}}, denials: []decisionlog.Denial{{Client: "192.0.2.1:5"}}}
+	all := &scene{snapshot: snapshot{Memory: &memoryUse{}, Nodes: []node{{}}}, denials: []decisionlog.Group{{Keys: []decisionlog.Denial{{Client: "192.0.2.1:5"}}}}}
 	for _, command := range []string{"ping", "info", "rl.nodes", "client|list", "rl.reset"} {
 		u, ok := users(t, "some on >hush ~* +rl.hotkeys +"+command).Login([]byte("some"), []byte("hush"))
 		require.True(t, ok)
 		shown := all.seenBy(u, &Access{Admin: true})
 		require.Equal(t, command == "info", shown.Memory != nil, command)
 		require.Equal(t, command == "rl.nodes", len(shown.Nodes) > 0, command)
-		require.Equal(t, command == "client|list", shown.Denials[0].Client != "", command)
+		require.Equal(t, command == "client|list", shown.Denials[0].Keys[0].Client != "", command)
 		require.Equal(t, command == "rl.reset", shown.Admin, command)
 		require.False(t, all.seenBy(u, &Access{}).Admin, command)
 	}

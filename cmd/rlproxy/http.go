@@ -40,6 +40,8 @@ func newWeb(c *config.Config, now *live, ready prepared, eng *engines, log *slog
 		CheckNodes:   check,
 		Waiting:      eng.store.Waiting,
 		Denials:      eng.decisions.Newest,
+		FleetKeys:    eng.hotkeys.HotKeys,
+		Port:         c.Port,
 		Policies:     eng.policies,
 		Alive:        func() { now.handler.Connected() },
 		LoginRefused: now.handler.LoginRefused,

@@ -61,7 +61,8 @@ func Row(c Config) table.Row {
 			"- `lapsed`: a total of reservations and leases of RL.ACQUIRE that lapsed.\n" +
 			"- `overrun`: a total of units that RL.SETTLE charged beyond those held.\n" +
 			"- `drawn`: how many of `admitted` were admitted from an [advance](hot-keys.md#advance), without asking " +
-			"a node.",
+			"a node.\n" +
+			"- `refused`: how many of `fail-policy` were denied by FAIL CLOSED or got an error by FAIL ERROR.",
 		Examples: []table.Example{{Line: "RL.HOTKEYS COUNT 1",
 			Reply: "1) 1) \"user:42\"\n   2) (integer) 1250\n   3) (integer) 100\n   4) (integer) 1150\n   5) " +
 				"(integer) 1"}},
@@ -121,7 +122,7 @@ func write(w reply.Writer, k *observe.HotKey, proxies int) {
 		{"denied-rate", int64(math.Round(k.DeniedRate))}, {"fail-policy", k.ByFail}, {"limit", k.Limit},
 		{"remaining", k.Remaining},
 		{"proxies", int64(proxies)}, {"shadow-denied", k.ShadowDenied}, {"lapsed", k.Lapsed}, {"overrun", k.Overrun},
-		{"drawn", k.Drawn},
+		{"drawn", k.Drawn}, {"refused", k.Refused},
 	}
 	w.Map(1 + len(numbers))
 	w.Text("key")

@@ -1,6 +1,7 @@
 package decisionlog
 
 import (
+	"bytes"
 	"net"
 	"slices"
 	"strings"
@@ -11,7 +12,8 @@ import (
 	"github.com/rlproxy/rlproxy/shard"
 )
 
-// Denial is the first denial of a key in its window, by the key's state or by a FAIL policy.
+// Denial is the first denial of a key in its window, by the key's state or by a FAIL policy. An error by FAIL ERROR
+// counts as one.
 type Denial struct {
 	Time       time.Time
 	Command    string // in lower case
@@ -26,32 +28,66 @@ type Denial struct {
 	Fail       engine.FailPolicy // what denied in place of the key's state; FailDefault if the state did
 	Client     string            // the client's address; unix for a client of the Unix socket
 	ClientName string            // as set by CLIENT SETNAME; empty if it was not
+	Count      int64             // denials of the key since its Group has it, with this one; 0: it is in no Group
 }
 
-// maxNewest is how many denials are kept.
-const maxNewest = 64
+// Group has the newest denials by one policy, or of the keys with one prefix if commands brought their limits. So a
+// tenant that is denied all the time does not displace the denials of the others.
+type Group struct {
+	Policy string   // empty: the group has a prefix
+	Prefix string   // that of the keys, with the first : or / in them; empty: the keys have neither
+	Count  int64    // denials since the group is kept, each the first one of its key in its window
+	Keys   []Denial // the newest denial of each of the keys that were denied last, the newest first
+}
+
+// Bounds of what is kept.
+const (
+	maxGroups    = 32 // those that were denied last
+	maxGroupKeys = 8  // of each group
+	maxPrefix    = 64 // bytes
+)
 
 // newest keeps the newest denials.
 type newest struct {
-	mu  sync.Mutex
-	all []Denial // guarded by mu: the newest last
+	mu     sync.Mutex
+	groups []*Group // the one with the newest denial first; guarded by mu
 }
 
 func (n *newest) add(d Denial) {
-	d.Key, d.Policy = slices.Clone(d.Key), strings.Clone(d.Policy) // neither keeps the text that it is part of
+	d.Key, d.Policy, d.Count = slices.Clone(d.Key), strings.Clone(d.Policy), 1 // none keeps the text that it is part of
+	prefix := ""
+	if d.Policy == "" {
+		prefix = string(d.Key[:min(bytes.IndexAny(d.Key, ":/")+1, maxPrefix)])
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.all = append(n.all[max(len(n.all)-maxNewest+1, 0):], d)
+	i := slices.IndexFunc(n.groups, func(g *Group) bool { return g.Policy == d.Policy && g.Prefix == prefix })
+	g := &Group{Policy: d.Policy, Prefix: prefix}
+	if i >= 0 {
+		g = n.groups[i]
+		n.groups = slices.Delete(n.groups, i, i+1)
+	}
+	n.groups = slices.Insert(n.groups[:min(len(n.groups), maxGroups-1)], 0, g)
+	g.Count++
+	same := func(old Denial) bool { return old.Shadow == d.Shadow && bytes.Equal(old.Key, d.Key) }
+	if i := slices.IndexFunc(g.Keys, same); i >= 0 {
+		d.Count += g.Keys[i].Count
+		g.Keys = slices.Delete(g.Keys, i, i+1)
+	}
+	g.Keys = slices.Insert(g.Keys[:min(len(g.Keys), maxGroupKeys-1)], 0, d)
 }
 
-// Newest returns at most n of the newest first denials, at most 64, the newest first. They are kept
-// without a file, too. The caller does not change their keys.
-func (r *Recorder) Newest(n int) []Denial {
+// Newest returns the newest denials in groups, the group with the newest one first. There are at most 32 groups of 8
+// keys each. They are kept without a file, too. The caller does not change the bytes of keys.
+func (r *Recorder) Newest() []Group {
 	l := &r.newest
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	out := slices.Clone(l.all[max(len(l.all)-n, 0):])
-	slices.Reverse(out)
+	out := make([]Group, len(l.groups))
+	for i, g := range l.groups {
+		out[i] = *g
+		out[i].Keys = slices.Clone(g.Keys)
+	}
 	return out
 }
 

@@ -168,7 +168,7 @@ func (n *noting) note(req *engine.Request, res *engine.Result) {
 	case res.Fail != engine.FailDefault:
 		d := n.denial(req, res)
 		n.write(byFail, &d, req, res)
-		if denied && n.target.windows.first(req, res, n.since, nil) == isFirst {
+		if (denied || res.Fail == engine.FailError) && n.target.windows.first(req, res, n.since, nil) == isFirst {
 			r.newest.add(d)
 		}
 	default:

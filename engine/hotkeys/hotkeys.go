@@ -208,6 +208,7 @@ func add(sum *observe.HotKey, k *key) {
 	sum.Admitted += k.Admitted
 	sum.Denied += k.Denied
 	sum.ByFail += k.ByFail
+	sum.Refused += k.Refused
 	sum.ShadowDenied += k.ShadowDenied
 	sum.Drawn += k.Drawn
 	sum.Lapsed += k.Lapsed

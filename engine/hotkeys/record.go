@@ -37,12 +37,13 @@ const leastFields = 9
 
 func (k *key) fields() []any {
 	return []any{&k.Key, &k.Rate, &k.DeniedRate, &k.Admitted, &k.Denied, &k.ByFail, &k.Limit, &k.Remaining,
-		&k.Shards, &k.ShadowDenied, &k.Lapsed, &k.Overrun, &k.Drawn}
+		&k.Shards, &k.ShadowDenied, &k.Lapsed, &k.Overrun, &k.Drawn, &k.Refused}
 }
 
 // counts returns the numbers that maxCount bounds.
 func (k *key) counts() []*int64 {
-	return []*int64{&k.Admitted, &k.Denied, &k.ByFail, &k.ShadowDenied, &k.Lapsed, &k.Overrun, &k.Drawn, &k.Limit}
+	return []*int64{&k.Admitted, &k.Denied, &k.ByFail, &k.ShadowDenied, &k.Lapsed, &k.Overrun, &k.Drawn, &k.Refused,
+		&k.Limit}
 }
 
 // MarshalJSON implements json.Marshaler.

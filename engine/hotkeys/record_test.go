@@ -68,12 +68,12 @@ func TestRecordsAreBounded(t *testing.T) {
 
 // An older proxy reads what a newer one publishes, unless it is another version.
 func TestRecordsOfOtherVersions(t *testing.T) {
-	const fields = `"aw==",2.5,1,3,4,5,6,7,8,9,10,11,12`
+	const fields = `"aw==",2.5,1,3,4,5,6,7,8,9,10,11,12,13`
 	r, err := decode([]byte(`{"v":1,"seq":9,"zone":"b","keys":[[` + fields + `,{"p99":[1]},null]]}`))
 	require.NoError(t, err)
 	require.Equal(t, observe.HotKey{
 		Key: []byte("k"), Rate: 2.5, DeniedRate: 1, Admitted: 3, Denied: 4, ByFail: 5, Limit: 6, Remaining: 7, Shards: 8, ShadowDenied: 9, Lapsed: 10, Overrun: 11,
-		Drawn: 12,
+		Drawn: 12, Refused: 13,
 	}, observe.HotKey(r.Keys[0]))
 	r, err = decode([]byte(`{"v":1,"seq":9,"keys":[["aw==",2.5,1,3,4,5,6,7,8]]}`)) // before there was SHADOW
 	require.NoError(t, err)

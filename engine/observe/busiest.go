@@ -23,6 +23,7 @@ type HotKey struct {
 	Admitted   int64   // Admissions since the key was last among the busiest.
 	Denied     int64   // Denials since then.
 	ByFail     int64   // Answers by a FAIL policy since then, which are neither admissions nor denials.
+	Refused    int64   // Those of ByFail that were denied by FAIL CLOSED or got an error by FAIL ERROR.
 	Limit      int64   // The limit in the last answer; in one without SHADOW if there was any.
 	Remaining  int64   // What remained of Limit in that answer; -1: unknown, as a FAIL policy answered.
 	Shards     int     // The shards of the key, or of its shadow if it has more; 1: not split.
@@ -121,7 +122,11 @@ func countDecision(seen *topk.Decisions, r *engine.Request, res *engine.Result) 
 		seen.Denied++
 	case Repeated, DeniedOther:
 		seen.Others++
-	case FailOpen, FailClosed, FailLocal, FailError:
+	case FailClosed, FailError:
+		seen.Refused++
+		seen.ByFail++
+		remaining = -1
+	case FailOpen, FailLocal:
 		seen.ByFail++
 		remaining = -1
 	case ShadowAllowed:
@@ -160,7 +165,8 @@ func (b *busiest) top(n int) []HotKey {
 		for _, k := range tracked {
 			keys = append(keys, HotKey{
 				Key: k.Key, Rate: k.Rate, DeniedRate: k.DeniedRate, Shards: 1,
-				Admitted: k.Seen.Admitted, Denied: k.Seen.Denied, ByFail: k.Seen.ByFail, Limit: k.Seen.Limit,
+				Admitted: k.Seen.Admitted, Denied: k.Seen.Denied, ByFail: k.Seen.ByFail, Refused: k.Seen.Refused,
+				Limit:        k.Seen.Limit,
 				Remaining:    k.Seen.Remaining,
 				ShadowDenied: k.Seen.ShadowDenied, Lapsed: k.Seen.Lapsed, Overrun: k.Seen.Overrun,
 				Drawn: k.Seen.Drawn,

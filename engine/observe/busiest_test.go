@@ -115,7 +115,7 @@ func TestAnswersByFailPolicyAreCountedApart(t *testing.T) {
 	s.see("k", 1, engine.Result{Err: engine.ErrStates})
 	s.see("wrong", 1, engine.Result{Err: engine.ErrStates})
 	k := s.find("k")
-	require.EqualValues(t, []int64{1, 2, 4}, []int64{k.Admitted, k.Denied, k.ByFail})
+	require.EqualValues(t, []int64{1, 2, 4, 2}, []int64{k.Admitted, k.Denied, k.ByFail, k.Refused})
 	require.EqualValues(t, -1, k.Remaining)
 	require.InEpsilon(t, 0.7, k.Rate, 0.01)
 	require.InEpsilon(t, 0.2, k.DeniedRate, 0.01)

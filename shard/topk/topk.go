@@ -50,6 +50,7 @@ type Decisions struct {
 	Admitted int64 // Requests that were admitted.
 	Denied   int64 // Requests that were denied.
 	ByFail   int64 // Answers by a FAIL policy, counted neither as admitted nor as denied.
+	Refused  int64 // Answers in ByFail that were denials or errors because no node answered.
 	Others   int64 // Other answers, such as those to requests without a cost.
 
 	Shadow       int64 // Decisions on the key's shadow, not counted in the fields above.
@@ -124,6 +125,7 @@ func (t *Tracker) Observe(key []byte, hash uint64, d *Decisions, now int64) {
 	k.seen.Admitted += d.Admitted
 	k.seen.Denied += d.Denied
 	k.seen.ByFail += d.ByFail
+	k.seen.Refused += d.Refused
 	k.seen.Others += d.Others
 	k.seen.Lapsed += d.Lapsed
 	k.seen.Overrun += d.Overrun

@@ -196,7 +196,7 @@ func TestDecisionsOfAKeyAndItsShadow(t *testing.T) {
 		{Decisions{Lapsed: 1, Overrun: 2}, Decisions{Shadow: 3, ShadowDenied: 1, Limit: 5, Remaining: 2, Lapsed: 1, Overrun: 2}},
 		{Decisions{Others: 2, Limit: 7, Remaining: -1}, Decisions{Others: 2, Shadow: 3, ShadowDenied: 1, Limit: 7, Remaining: -1, Lapsed: 1, Overrun: 2}},
 		{Decisions{Shadow: 1, Limit: 5}, Decisions{Others: 2, Shadow: 4, ShadowDenied: 1, Limit: 7, Remaining: -1, Lapsed: 1, Overrun: 2}},
-		{Decisions{Admitted: 4, Denied: 5, ByFail: 60}, Decisions{Admitted: 4, Denied: 5, ByFail: 60, Others: 2, Shadow: 4, ShadowDenied: 1, Lapsed: 1, Overrun: 2}},
+		{Decisions{Admitted: 4, Denied: 5, ByFail: 60, Refused: 9}, Decisions{Admitted: 4, Denied: 5, ByFail: 60, Refused: 9, Others: 2, Shadow: 4, ShadowDenied: 1, Lapsed: 1, Overrun: 2}},
 	} {
 		tracker.Observe([]byte("key"), 1, &step.add, 1)
 		tracker.Observe([]byte("other"), 1, &step.add, 1) // has the same hash, so it is not counted

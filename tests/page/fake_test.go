@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -23,40 +24,51 @@ type fake struct {
 	*httptest.Server
 
 	mu      sync.Mutex
-	now     int64         // ms, of the newest snapshot
-	history []point       // before the newest snapshot
-	next    point         // the newest
-	shown   snapshot      // but for its time and point
-	states  []state       // of every key
-	refuse  string        // the error of every answer; empty: none
-	resets  []string      // the ids for which a reset was asked
-	cut     chan struct{} // closed to end all streams
-	streams int           // that are open
-	silent  bool          // sends no snapshots
-	live    func()        // called at each second with mu held, to change what is shown
+	now     int64          // ms, of the newest snapshot
+	history []point        // before the newest snapshot
+	next    point          // the newest
+	shown   snapshot       // but for its time and point
+	states  []state        // of every key
+	about   map[string]any // more fields of the answer about a key
+	answers map[string]any // to /api/fleet and /api/policies
+	refuse  string         // the error of every answer; empty: none
+	resets  []string       // the ids for which a reset was asked
+	cut     chan struct{}  // closed to end all streams
+	streams int            // that are open
+	silent  bool           // sends no snapshots
+	live    func()         // called at each second with mu held, to change what is shown
 }
 
 type point struct {
-	T         int64    `json:"t"`
-	Decisions float64  `json:"decisions"`
-	Denied    *float64 `json:"denied"`
-	Fail      float64  `json:"fail"`
-	Shadow    float64  `json:"shadow"`
-	P50       *int64   `json:"p50_us"`
-	P99       *int64   `json:"p99_us"`
+	T         int64   `json:"t"`
+	Decisions float64 `json:"decisions"`
+	Denied    float64 `json:"denied"`
+	Refused   float64 `json:"refused"`
+	Fail      float64 `json:"fail"`
+	Shadow    float64 `json:"shadow"`
+	P50       *int64  `json:"p50_us"`
+	P99       *int64  `json:"p99_us"`
 }
 
 type snapshot struct {
-	Time    int64    `json:"time"`
-	Version string   `json:"version"`
-	Engine  string   `json:"engine"`
-	Uptime  int64    `json:"uptime_s"`
-	Admin   bool     `json:"admin"`
-	Point   point    `json:"point"`
-	Keys    []key    `json:"keys"`
-	Nodes   []node   `json:"nodes"`
-	Memory  *memory  `json:"memory,omitempty"`
-	Denials []denial `json:"denials"`
+	Time     int64     `json:"time"`
+	Version  string    `json:"version"`
+	Engine   string    `json:"engine"`
+	Port     int       `json:"port"`
+	Uptime   int64     `json:"uptime_s"`
+	Admin    bool      `json:"admin"`
+	Policies bool      `json:"policies"`
+	Point    point     `json:"point"`
+	Problems []problem `json:"problems"`
+	Keys     []key     `json:"keys"`
+	Nodes    []node    `json:"nodes"`
+	Memory   *memory   `json:"memory,omitempty"`
+	Denials  []group   `json:"denials"`
+}
+
+type problem struct {
+	Page bool   `json:"page"`
+	Text string `json:"text"`
 }
 
 type key struct {
@@ -65,6 +77,7 @@ type key struct {
 	Rate      int64  `json:"rate"`
 	Admitted  int64  `json:"admitted"`
 	Denied    int64  `json:"denied"`
+	Refused   int64  `json:"refused"`
 	Fail      int64  `json:"fail"`
 	Shadow    int64  `json:"shadow"`
 	Limit     int64  `json:"limit"`
@@ -81,6 +94,7 @@ type node struct {
 	Why     string `json:"why"`
 	Latency int64  `json:"latency_us"`
 	Offset  int64  `json:"offset_us"`
+	Wrong   bool   `json:"wrong"`
 	Queue   int64  `json:"queue"`
 }
 
@@ -88,6 +102,13 @@ type memory struct {
 	Used int64 `json:"used"`
 	Max  int64 `json:"max"`
 	Keys int64 `json:"keys"`
+}
+
+type group struct {
+	Policy string   `json:"policy"`
+	Prefix string   `json:"prefix"`
+	Count  int64    `json:"count"`
+	Keys   []denial `json:"keys"`
 }
 
 type denial struct {
@@ -103,6 +124,7 @@ type denial struct {
 	Node       string `json:"node"`
 	Fail       string `json:"fail"`
 	Shadow     bool   `json:"shadow"`
+	Count      int64  `json:"count"`
 	Client     string `json:"client"`
 }
 
@@ -141,13 +163,20 @@ func ptr[T any](v T) *T { return &v }
 
 // serve starts a server that shows s.
 func serve(t *testing.T, s snapshot) *fake {
-	s.Keys, s.Nodes, s.Denials = []key{}, []node{}, []denial{}
+	s.Keys, s.Nodes, s.Denials, s.Problems = []key{}, []node{}, []group{}, []problem{}
 	f := &fake{now: time.Now().UnixMilli(), shown: s, cut: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", page.Serve)
 	mux.HandleFunc("GET /api/stream", f.stream)
 	mux.HandleFunc("GET /api/key", f.key)
 	mux.HandleFunc("POST /api/reset", f.reset)
+	for _, name := range []string{"fleet", "policies"} {
+		mux.HandleFunc("GET /api/"+name, func(w http.ResponseWriter, _ *http.Request) {
+			var value any
+			f.set(func() { value = f.answers[name] })
+			f.answer(w, value)
+		})
+	}
 	f.Server = httptest.NewServer(mux)
 	tick := time.NewTicker(100 * time.Millisecond)
 	stop := make(chan struct{})
@@ -211,7 +240,7 @@ func (f *fake) hangUp() {
 
 func (f *fake) stream(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
-	cut, history := f.cut, map[string]any{"step_ms": 1000, "points": f.history}
+	cut, history := f.cut, map[string]any{"points": f.history, "trails": map[string]any{}}
 	refused := f.refuse != ""
 	if !refused {
 		f.streams++
@@ -265,9 +294,14 @@ func (f *fake) answer(w http.ResponseWriter, value any) {
 
 func (f *fake) key(w http.ResponseWriter, r *http.Request) {
 	name, _ := base64.RawURLEncoding.DecodeString(r.URL.Query().Get("id")) // the tests' own ids
-	f.answer(w, map[string]any{
-		"key": strings.ToValidUTF8(string(name), "\ufffd"), "id": r.URL.Query().Get("id"), "node": "10.0.0.1:6379", "shards": 1, "states": f.states,
+	all := map[string]any{
+		"key": strings.ToValidUTF8(string(name), "\ufffd"), "id": r.URL.Query().Get("id"), "node": "10.0.0.1:6379", "shards": 1, "trail": []any{},
+	}
+	f.set(func() {
+		all["states"] = f.states
+		maps.Copy(all, f.about)
 	})
+	f.answer(w, all)
 }
 
 func (f *fake) reset(w http.ResponseWriter, r *http.Request) {
@@ -277,7 +311,7 @@ func (f *fake) reset(w http.ResponseWriter, r *http.Request) {
 	f.answer(w, map[string]bool{"reset": true})
 }
 
-// showcase is a server with a busy day: what the page's pictures show.
+// showcase is a server with a busy day.
 func showcase(t *testing.T) *fake {
 	f := serve(t, snapshot{Version: "0.1.0", Engine: "redis", Uptime: 3*86400 + 4*3600, Admin: true})
 	f.mu.Lock()
@@ -320,12 +354,11 @@ func showcase(t *testing.T) *fake {
 		{"api:/v1/orders", 150_000, 60_000, 38, 3, "", "10.1.4.2:51830 checkout"},
 		{"tenant:901", 1_000, 60_000, 740, 9, "closed", "10.1.4.7:33912 search"},
 		{"ip:203.0.113.77", 100, 60_000, 8_300, 14, "", "10.1.4.3:60002 edge"},
-		{"tenant:42", 100_000, 60_000, 97, 61, "", "10.1.4.2:51822 checkout"},
 	} {
-		f.shown.Denials = append(f.shown.Denials, denial{
+		f.shown.Denials = append(f.shown.Denials, group{Prefix: d.key, Count: 1, Keys: []denial{{
 			Time: f.now - d.ago*1000, Command: "rl.slide", Key: d.key, ID: id(d.key), Limit: d.limit, Window: d.window, Used: d.limit,
-			RetryAfter: d.retry, Node: fmt.Sprintf("10.0.0.1%d:6379", 1+i%3), Fail: d.fail, Client: d.client,
-		})
+			RetryAfter: d.retry, Node: fmt.Sprintf("10.0.0.1%d:6379", 1+i%3), Fail: d.fail, Client: d.client, Count: 1,
+		}}})
 	}
 	f.states = []state{
 		{Command: "rl.slide", Window: 60_000, Parameter: param{"buckets": 1}, Used: 100_000, Limit: 100_000, Node: "10.0.0.11:6379", TTL: 60_000, Rate: 1_590, Shards: []shard{
@@ -358,11 +391,12 @@ func busy(i int) point {
 	rise := 1 / (1 + math.Exp(-(x-190)/9))
 	calm := 7_200 + 500*math.Sin(x/23) + 150*noise()
 	p := point{Decisions: math.Round(calm + rise*(17_500+700*math.Sin(x/31)+380*noise()))}
-	p.Denied = ptr(0.021 + 0.002*noise()*(1-rise) + rise*(0.63+0.008*noise()))
+	p.Denied = p.Decisions * (0.021 + 0.002*noise()*(1-rise) + rise*(0.63+0.008*noise()))
 	p.P50 = ptr(int64(171 + 8*math.Sin(x/40) + 3*noise() + 22*rise))
 	p.P99 = ptr(int64(880 + 60*math.Sin(x/29) + 70*math.Abs(noise()) + 420*rise))
 	if i > 240 && i < 262 {
-		p.Fail = math.Round(46 + 9*noise())
+		p.Refused = math.Round(46 + 9*noise())
+		p.Fail = p.Refused
 	}
 	return p
 }

@@ -34,35 +34,45 @@ func TestPageShowsWhatHappens(t *testing.T) {
 	p.sees("#nodes tbody tr:first-child", "down: connection refused")
 	p.sees("#nodes tbody tr:nth-child(2)", "184 µs 2 −310 µs")
 	require.Equal(t, "2 of 3 up", p.text("#nodes-note"))
-	p.sees("#denials tbody tr:nth-child(2)", "user:81723:login RL.SLIDE, 5 per 15 min, used 5 10.1.4.9:40110 auth → 10.0.0.12:6379 10 min")
-	p.sees("#denials tbody tr:nth-child(4)", "answered by FAIL policy closed")
-	require.Equal(t, 5, eval[int](p, `[...document.querySelectorAll('.chart path:nth-child(3)')].filter(p => p.getAttribute('d').split('L').length > 250).length`),
+	p.sees("#denials tbody tr:nth-child(2)", "user:81723:login RL.SLIDE, 5 per 15 min, used 5, retry after 10 min 10.1.4.9:40110 auth → 10.0.0.12:6379 1")
+	p.sees("#denials tbody tr:nth-child(4)", "no node answered: FAIL CLOSED")
+	require.Equal(t, 5, eval[int](p, `[...document.querySelectorAll('#now .chart path:nth-child(4)')].filter(p => p.getAttribute('d').split('L').length > 250).length`),
 		"each figure has a line of five minutes")
 
 	f.set(func() {
 		f.live = func() {
-			f.next = point{Decisions: 1234, Denied: ptr(0.125), Fail: 7, P50: ptr(int64(250)), P99: ptr(int64(12_345))}
+			f.next = point{Decisions: 1234, Denied: 123.4, Refused: 30.85, Fail: 37.85, P50: ptr(int64(250)), P99: ptr(int64(12_345))}
 		}
 		f.shown.Keys = []key{{Key: "new", ID: id("new"), Rate: 8, Admitted: 12, Denied: 4, Limit: 10, Remaining: -1, Shards: 1, deny: 0.25}}
 		f.shown.Nodes[2].State, f.shown.Nodes[2].Why = "up", ""
 	})
-	p.sees("#now", "Decisions denied 1,234 /s")
-	p.sees("#now", "Denied 12.5 %")
-	p.sees("#now", "Answers by FAIL policy 7 /s")
-	p.sees("#now", "p50 time 250 µs")
-	p.sees("#now", "p99 time 12.3 ms")
+	p.sees("#now", "Decisions by limit no answer 1,234 /s")
+	p.sees("#now", "Turned away 12.5 % ")
+	p.sees("#now", "by limit 10.0 %, no answer 2.5 %")
+	p.sees("#now", "No node answered 38 /s")
+	p.sees("#now", "let through 7 /s")
+	p.sees("#now", "Half within 250 µs")
+	p.sees("#now", "99 % within 12.3 ms")
 	p.sees("#keys tbody", "new 8 25.0 % – of 10 –")
 	p.sees("#nodes-note", "3 of 3 up")
 	p.holds(`document.title === '1,234\u00a0/s · rlproxy'`)
 	require.Equal(t, 1, eval[int](p, `document.querySelectorAll('#keys tbody tr').length`))
 
+	checked := denial{Command: "rl.slide", Policy: "api", Key: "api:tenant:7", ID: id("api:tenant:7"), Limit: 100, Window: 60_000, Used: 100}
+	blocked := denial{Command: "rl.slide", Policy: "api", Key: "api:tenant:8", ID: id("api:tenant:8"), RetryAfter: 1000}
 	f.set(func() {
-		checked := denial{Time: f.now, Command: "rl.slide", Policy: "api", Key: "api:tenant:7", ID: id("api:tenant:7"), Limit: 100, Window: 60_000, Used: 100}
-		blocked := denial{Time: f.now, Command: "rl.slide", Policy: "api", Key: "api:tenant:8", ID: id("api:tenant:8"), RetryAfter: 1000}
-		f.shown.Denials = []denial{checked, blocked}
+		checked.Time, blocked.Time = f.now, f.now
+		f.shown.Denials = []group{{Policy: "api", Count: 12_345, Keys: []denial{checked, blocked}}, {Prefix: "tenant:", Count: 3, Keys: []denial{checked}}}
 	})
-	p.sees("#denials tbody tr:nth-child(1)", "api:tenant:7 RL.SLIDE by policy api, 100 per 1 min, used 100")
-	p.sees("#denials tbody tr:nth-child(2)", "api:tenant:8 RL.SLIDE by policy api, blocked by an override 1 s")
+	p.sees("#denials tbody tr:nth-child(1)", "policy api api:tenant:7 RL.SLIDE, 100 per 1 min, used 100")
+	p.sees("#denials tbody tr:nth-child(1)", "1 more key 12.3K")
+	p.click("#denials summary")
+	p.sees("#denials tbody tr:nth-child(1) details", "api:tenant:8")
+	f.set(func() { f.shown.Denials[0].Keys[0], f.shown.Denials[0].Keys[1] = blocked, checked })
+	p.do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, 5, 5))
+	p.do(chromedp.Evaluate[chromedp.Void](`document.activeElement.blur()`))
+	p.sees("#denials tbody tr:nth-child(1)", "policy api api:tenant:8 RL.SLIDE, blocked by an override, retry after 1 s")
+	p.sees("#denials tbody tr:nth-child(1) details[open]", "api:tenant:7")
 }
 
 // What SHADOW would deny is shown, and is nowhere among what was denied.
@@ -70,9 +80,9 @@ func TestPageShowsWhatSHADOWWouldDeny(t *testing.T) {
 	t.Parallel()
 	f := showcase(t)
 	f.set(func() {
-		f.live = func() { f.next = point{Decisions: 1234, Denied: ptr(0.0), Shadow: 56} }
+		f.live = func() { f.next = point{Decisions: 1234, Denied: 0, Shadow: 56} }
 		f.shown.Keys = []key{{Key: "trial", ID: id("trial"), Rate: 8, Shadow: 1000, Limit: 10, Remaining: 3, Shards: 1, trial: 7}}
-		f.shown.Denials = []denial{{Time: f.now, Command: "rl.slide", Key: "trial", ID: id("trial"), Limit: 10, Window: 60_000, Used: 10, Shadow: true}}
+		f.shown.Denials = []group{{Prefix: "trial", Count: 1, Keys: []denial{{Time: f.now, Command: "rl.slide", Key: "trial", ID: id("trial"), Limit: 10, Window: 60_000, Used: 10, Shadow: true}}}}
 		f.states = []state{
 			{Command: "rl.slide", Window: 60_000, Parameter: param{"buckets": 1}, Used: 1, Limit: 2, Remaining: 1},
 			{Command: "rl.slide", Window: 60_000, Parameter: param{"buckets": 1}, Used: 3, Limit: 4, Remaining: 1, Shadow: true},
@@ -89,15 +99,15 @@ func TestPageShowsWhatSHADOWWouldDeny(t *testing.T) {
 
 func TestPageBeforeTheFirstDecision(t *testing.T) {
 	t.Parallel()
-	f := serve(t, snapshot{Version: "0.1.0", Engine: "embedded", Memory: &memory{Used: 3 << 19, Max: 64 << 20, Keys: 1}})
+	f := serve(t, snapshot{Version: "0.1.0", Engine: "embedded", Port: 6390, Memory: &memory{Used: 3 << 19, Max: 64 << 20, Keys: 1}})
 	p := open(t, f.URL, 1280, 900, "light")
-	p.sees("#keys-empty", "No decision yet. Try: redis-cli -p 6380 RL.SLIDE tenant:42 100 60")
-	p.sees("#denials-empty", "Nothing was denied.")
+	p.sees("#keys-empty", "No decision yet. To make the first one, type redis-cli -h 127.0.0.1 -p 6390 RL.SLIDE tenant:42 100 60")
+	p.sees("#denials-empty", "Nothing was turned away.")
 	p.sees("#memory", "1.5 MB of 64.0 MB · 1 key")
 	p.sees("#about", "embedded engine")
-	p.sees("#now", "Denied – none in 5 min")
+	p.sees("#now", "Turned away – none in 5 min")
 
-	f.set(func() { f.next = point{Decisions: 1, Denied: ptr(0.0)} })
+	f.set(func() { f.next = point{Decisions: 1, Denied: 0} })
 	p.sees("#keys-empty", "No key is busy now.")
 }
 
@@ -116,7 +126,7 @@ func TestChosenKeyIsShown(t *testing.T) {
 	p := open(t, f.URL, 1280, 900, "light")
 	p.sees("#link", "live")
 	p.click(row("tenant:42") + " td:nth-child(4)") // the whole row is a link
-	p.sees("#states .state:first-child", "RL.SLIDE, 1 min 100,000 of 100,000 used Remaining 0 Charges 1,590 /s Expires in 1 min Node 10.0.0.11:6379")
+	p.sees("#states .state:first-child", "RL.SLIDE, 1 min 100,000 of 100,000 used Remaining 0 Charged by 1,590 calls a second Forgotten in 1 min Node 10.0.0.11:6379")
 	p.sees("#states .state:first-child tbody", "2 10.0.0.11:6379 12 11,304 710 ms")
 	p.sees("#states .state:nth-child(2)", "RL.FIXED, 1 d 1,204,511 of 5,000,000 used")
 	require.Equal(t, "tenant:42", p.text("#detail-key"))
@@ -131,8 +141,8 @@ func TestChosenKeyIsShown(t *testing.T) {
 		f.states = append(f.states, state{Command: "rl.acquire", Parameter: param{"buckets": 1}, Held: 3, Holds: 3, Limit: 5, Remaining: 2, Node: "a:1"},
 			state{Command: "rl.bucket", Window: 1000, Parameter: param{"refill": 5000}, Used: 1, Limit: 2, Remaining: 1})
 	})
-	p.sees("#states .state:nth-child(1)", "3 of 4 used Remaining 0 Charges 0 /s Expires in 0 ms Node Held 1 by 2 reservations Lapsed 4")
-	p.sees("#states .state:nth-child(2)", "RL.ACQUIRE 3 of 5 slots held Remaining 2 Expires in 0 ms Node a:1 Held 3 by 3 leases Lapsed 0")
+	p.sees("#states .state:nth-child(1)", "3 of 4 used Remaining 0 Charged by 0 calls a second Forgotten in 0 ms Node Held 1 by 2 reservations Lapsed 4")
+	p.sees("#states .state:nth-child(2)", "RL.ACQUIRE 3 of 5 slots held Remaining 2 Forgotten in 0 ms Node a:1 Held 3 by 3 leases Lapsed 0")
 	p.sees("#states .state:nth-child(3)", "RL.BUCKET, 1 s, refill 5,000 1 of 2 used")
 	f.set(func() { f.states = []state{} })
 	p.sees("#said", "Nothing is counted for this key now.")
@@ -215,9 +225,9 @@ func TestKeysAreNeverMarkup(t *testing.T) {
 		for _, h := range hostile {
 			text := strings.ToValidUTF8(h.key, "\ufffd")
 			f.shown.Keys = append(f.shown.Keys, key{Key: text, ID: id(h.key), Rate: 5, Admitted: 5, Limit: 10, Remaining: 5, Shards: 1})
-			f.shown.Denials = append(f.shown.Denials, denial{
-				Time: 1, Command: "rl.slide", Key: text, ID: id(h.key), Limit: 10, Window: 1000, Node: text, Fail: text, Client: text,
-			})
+			d := denial{Time: 1, Command: "rl.slide", Key: text, ID: id(h.key), Limit: 10, Window: 1000, Node: text, Fail: text, Client: text}
+			f.shown.Denials = append(f.shown.Denials, group{Policy: text, Keys: []denial{d, d}}, group{Prefix: text, Keys: []denial{d, d}})
+			f.shown.Problems = append(f.shown.Problems, problem{Page: true, Text: text})
 		}
 		f.shown.Nodes = []node{{Name: hostile[0].key, State: "down", Why: hostile[1].key}}
 		f.states = []state{{Command: hostile[0].key, Window: 1000, Parameter: param{"buckets": 1}, Used: 1, Limit: 2, Node: hostile[1].key, Shards: []shard{{Node: hostile[0].key}}}}
@@ -290,13 +300,13 @@ func TestPageIsUsableByKeyboard(t *testing.T) {
 		return eval[string](p, `(e => e.id || e.getAttribute('aria-label') || e.textContent)(document.activeElement)`)
 	}
 	var order []string
-	for range 5 {
+	for range 7 {
 		p.press(kb.Tab)
 		order = append(order, focused())
 		require.NotEqual(t, "none", eval[string](p, `getComputedStyle(document.activeElement).outlineStyle`), "focus is seen on %s", order[len(order)-1])
 		if focused() == "now" {
 			p.press(kb.ArrowLeft, kb.ArrowLeft)
-			p.holds(`/ago: Decisions [\d,]+\u00a0\/s, Denied [\d.]+\u00a0%/.test(document.querySelector('#read').textContent)`)
+			p.holds(`/ago: Decisions [\d,]+\u00a0\/s, Turned away [\d.]+\u00a0%/.test(document.querySelector('#read').textContent)`)
 			p.sees("#now", "ago")
 			p.press(kb.Home)
 			p.holds(`/^[45]\smin/.test(document.querySelector('#now .note').textContent)`)
@@ -304,7 +314,7 @@ func TestPageIsUsableByKeyboard(t *testing.T) {
 			p.sees("#now", "most in 5 min")
 		}
 	}
-	require.Equal(t, []string{"theme", "now", "Key to look up", "tenant:42", "tenant:7:search"}, order)
+	require.Equal(t, []string{"theme", "now", "Busiest keys", "All proxies", "Key to look up", "tenant:42", "tenant:7:search"}, order)
 
 	p.press(kb.Enter)
 	p.sees("#detail-key", "tenant:7:search")
@@ -339,7 +349,7 @@ func TestRowsHoldStillUnderThePointer(t *testing.T) {
 		f.shown.Keys[0], f.shown.Keys[1] = f.shown.Keys[1], f.shown.Keys[0]
 		f.live = nil
 	})
-	p.sees(row("tenant:7:search"), "99,000")
+	p.sees(row("tenant:7:search"), "99K")
 	require.Equal(t, "tenant:42", eval[string](p, first), "it holds still")
 	move(5, 5)
 	p.holds(first + ` === 'tenant:7:search'`)
@@ -457,7 +467,7 @@ func TestPageDoesNotGrow(t *testing.T) {
 					const s = structuredClone(base);
 					s.time = s.point.t = base.time + i * 1000;
 					for (const k of s.keys) k.id = encode(k.key = k.key.slice(0, 20) + s.time);
-					for (const d of s.denials) d.id = encode(d.key = d.key.slice(0, 20) + (d.time = s.time));
+					for (const g of s.denials) for (const d of g.keys) d.id = encode(d.key = g.prefix = d.key.slice(0, 20) + (d.time = s.time));
 					take(s);
 				}
 				disconnect();

@@ -5,6 +5,7 @@ import (
 	"net"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -56,7 +57,7 @@ func TestPageOfRlproxy(t *testing.T) {
 	r.ask(t, 40, "RL.SLIDE", "tenant:42", 30, 3600)
 	p.sees(row("tenant:42"), "0 of 30")
 	p.sees(row("tenant:42"), "25.0 %")
-	p.sees("#denials", "tenant:42 RL.SLIDE, 30 per 1 h, used 30 127.0.0.1:")
+	p.sees("#denials", "tenant:42 RL.SLIDE, 30 per 1 h, used 30, retry after")
 	p.holds(`points.reduce((n, p) => n + p.decisions, 0) >= 39`)
 	p.sees("#memory", "1 key")
 
@@ -122,7 +123,7 @@ func TestPageShowsNodes(t *testing.T) {
 	p.sees("#nodes-note", "1 of 2 up")
 	p.sees("#nodes tbody tr:first-child", b.Addr)
 	p.sees("#nodes tbody tr:first-child .under", "down")
-	p.sees("#denials", "answered by FAIL policy closed")
+	p.sees("#denials", "no node answered: FAIL CLOSED")
 	p.holds(`points.some(p => p.fail > 0)`)
 }
 
@@ -140,4 +141,38 @@ func TestPageShowsAUserWhatItMaySee(t *testing.T) {
 	p.click(row("tenant:42") + " a")
 	p.sees("#states", "10 of 10 used")
 	require.True(t, eval[bool](p, `document.querySelector('#reset').hidden`), "that takes RL.RESET")
+}
+
+// A node that hangs under load: all that is refused is turned away, in the figures, in the row and in the banner.
+func TestPageShowsThatANodeHangs(t *testing.T) {
+	t.Parallel()
+	node := redistest.Start(t)
+	r := start(t, "--backend", node.URL(), "--fail-policy", "closed")
+	r.load(t, caller{"shop", 20 * time.Millisecond, 4, func(uint64) []any { return []any{"RL.SLIDE", "tenant:42", 5, 3600} }},
+		caller{"auth", 20 * time.Millisecond, 1, func(i uint64) []any { return []any{"RL.SLIDE", fmt.Sprint("user:", i), 5, 1} }})
+	p := open(t, r.page, 1280, 900, "light")
+	p.sees("#now figure:nth-child(2) .now", " %")
+	p.sees(row("tenant:42"), "0 of 5")
+	p.holds(`document.querySelector('#problems').hidden`)
+	node.Pause()
+	t.Cleanup(node.Resume)
+	hung := time.Now()
+	p.sees("#problems li.page", "Node "+node.Addr+" is down")
+	t.Logf("the banner shows it after %.1f s", time.Since(hung).Seconds())
+	p.sees("#problems", "are refused because a node does not answer.")
+	p.holds(`points.at(-1).decisions > 0 && points.at(-1).refused === points.at(-1).decisions`)
+	p.sees("#now figure:nth-child(2) .now", "100 %")
+	p.sees("#now figure:nth-child(2)", "no answer 100 %")
+	p.sees(row("tenant:42")+" .away", "100 %")
+	p.holds(`document.querySelector('` + row("tenant:42") + ` .away .bar .trouble').style.width === '100%'`)
+	p.sees(row("tenant:42"), "no node answered 100 %")
+	p.sees("#denials", "no node answered: FAIL CLOSED")
+	t.Logf("everything shows it after %.1f s", time.Since(hung).Seconds())
+	require.True(t, eval[bool](p, `document.querySelector('#problems').getBoundingClientRect().bottom <= document.querySelector('#now').getBoundingClientRect().top`), "it comes first")
+	p.holds(`/^\(\d\) /.test(document.title)`)
+	p.resize(360, 740)
+	p.holds(`innerWidth === 360`)
+	require.True(t, eval[bool](p, `document.querySelector('#problems').getBoundingClientRect().bottom < 740`), "it is on the first screen of a phone")
+	node.Resume()
+	p.holds(`document.querySelector('#problems').hidden`)
 }

@@ -16,7 +16,9 @@ import (
 var src embed.FS
 
 // scripts are the files of the script, in reading order. They share one scope.
-var scripts = []string{"text", "elements", "stream", "figures", "keys", "nodes", "denials", "key", "start"}
+var scripts = []string{
+	"text", "elements", "stream", "figures", "problems", "keys", "policies", "nodes", "denials", "key", "start",
+}
 
 // text is the page, and ContentSecurity its Content-Security-Policy. It allows only the page's script and style, by
 // their hashes. The script can connect only to this server, and cannot turn text into markup.

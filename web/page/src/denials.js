@@ -1,4 +1,5 @@
-// ---- The newest denials.
+
+// ---- What was turned away last: a row for each policy and for each prefix of keys, so that none hides the others.
 
 const denialRows = $('denials').tBodies[0];
 pickable(denialRows);
@@ -10,29 +11,55 @@ function showDenials() {
   if (held) return;
   $('denials').hidden = !denials.length;
   $('denials-empty').hidden = denials.length > 0;
-  put($('denials-empty'), 'Nothing was denied.');
-  const seen = new Map();  // how many equal denials came before
-  const id = d => {
-    const name = [d.time, d.id, d.command, d.window_ms, d.client].join(' ');
-    seen.set(name, (seen.get(name) ?? 0) + 1);
-    return `${name} ${seen.get(name)}`;
-  };
-  list(denialRows, denials, id, newDenial, () => {});
+  put($('denials-empty'), 'Nothing was turned away. A key whose limit is reached is shown here, with its limit and its client.');
+  list(denialRows, denials, g => `${g.policy} ${g.prefix}`, newGroup, showGroup);
 }
 
-function newDenial(d) {
-  const name = make('th', 'text', keyLink(d.id, d.key));
-  if (d.fail) name.append(make('span', 'under trouble', `answered by FAIL policy ${visible(d.fail)}`));
-  if (d.shadow) name.append(make('span', 'under', 'not denied: SHADOW only tries the limit'));
+function newGroup(g) {
+  const of = make('span', 'under');
+  if (g.policy) of.append('policy ', make('b', '', visible(g.policy)));
+  else if (g.prefix) of.append('keys ', make('bdi', '', visible(g.prefix) + '*'));
+  else of.append('other keys');
+  const name = make('th', 'text', of, make('div'), make('details', '', make('summary'), make('ul', 'others')));
   name.scope = 'row';
-  const time = make('td', 'text soft', clock(d.time));
-  time.title = new Date(d.time).toString();
-  const used = d.fail || d.used < 0 ? '' : `, used ${plain.format(d.used)}`;
-  const limit = `${plain.format(d.limit)} ${d.window_ms ? `per ${span(d.window_ms)}` : 'slots'}`;
-  const why = d.limit ? `${limit}${used}` : 'blocked by an override';
-  const by = d.policy ? ` by policy ${visible(d.policy)}` : '';
+  return make('tr', '', make('td', 'text soft'), name, make('td'));
+}
+
+function showGroup(row, g) {
+  const [time, name, times] = row.children;
+  const [of, newest, more] = name.children;
+  const [first, ...others] = g.keys;
+  put(time, clock(first.time));
+  time.title = new Date(first.time).toString();
+  of.hidden = !g.policy && !others.length;
+  const seen = [first.id, first.time, first.count].join(' ');
+  if (newest.dataset.seen !== seen) newest.replaceChildren(...describe(first));
+  newest.dataset.seen = seen;
+  more.hidden = !others.length;
+  put(more.firstChild, `${others.length} more ${others.length === 1 ? 'key' : 'keys'}`);
+  list(more.lastChild, others, d => `${d.id} ${d.shadow}`, d => make('li', '', keyLink(d.id, d.key), make('span', 'soft')), (item, d) => put(item.lastChild, `${clock(d.time)}, ${howOften(d.count)}`));
+  put(times, brief(g.count));
+  times.title = plain.format(g.count);
+}
+
+const howOften = n => n === 1 ? 'once' : `${plain.format(n)} times`;
+
+// describe returns what there is to say of a denial: its key, why it was denied, and who asked which node.
+function describe(d) {
   const asked = make('span', 'under', visible([d.client, d.node].filter(Boolean).join(' → ')));
-  name.append(make('span', 'under', `${named(d.command)}${by}, ${why}`), asked);
   asked.title = asked.textContent;
-  return make('tr', '', time, name, make('td', '', span(d.retry_after_ms)));
+  return [
+    keyLink(d.id, d.key),
+    ...d.fail ? [make('span', 'under trouble', `no node answered: FAIL ${visible(d.fail.toUpperCase())}`)] : [],
+    ...d.shadow ? [make('span', 'under', 'not denied: SHADOW only tries the limit')] : [],
+    make('span', 'under', `${why(d)}, retry after ${span(d.retry_after_ms)}`),
+    asked,
+  ];
+}
+
+// why returns the limit that denied.
+function why(d) {
+  if (!d.limit) return `${named(d.command)}, blocked by an override`;
+  const used = d.fail || d.used < 0 ? '' : `, used ${plain.format(d.used)}`;
+  return `${named(d.command)}, ${plain.format(d.limit)} ${d.window_ms ? `per ${span(d.window_ms)}` : 'slots'}${used}`;
 }

@@ -1,82 +1,97 @@
+
 // ---- The figures: each has a number and a line of five minutes. A pointer or the arrow keys show an earlier second.
 
+const away = p => p.decisions ? (p.denied + p.refused) / p.decisions : null;
+const part = (n, p) => p.decisions ? n / p.decisions : null;
+
+// What is turned away is stacked: denied below, refused above.
 const figures = [
-  { title: 'Decisions', of: p => p.decisions, as: perSecond, part: p => p.decisions * (p.denied ?? 0), more: p => p.drawn > 0 ? `, from advances ${joined(perSecond(p.drawn))}` : '' },
-  { title: 'Denied', of: p => p.denied, as: share, tone: 'denied', more: p => p.shadow > 0 ? `, SHADOW would deny ${joined(perSecond(p.shadow))}` : '' },
-  { title: 'Answers by FAIL policy', of: p => p.fail, as: perSecond, tone: 'trouble' },
-  { title: 'p50 time', of: p => p.p50_us, as: delay },
-  { title: 'p99 time', of: p => p.p99_us, as: delay },
+  {
+    title: 'Decisions', of: p => p.decisions, as: perSecond, denied: p => p.denied, refused: p => p.denied + p.refused,
+    more: p => [p.drawn > 0 && `from advances ${joined(perSecond(p.drawn))}`, p.shadow > 0 && `SHADOW would deny ${joined(perSecond(p.shadow))}`],
+  },
+  {
+    title: 'Turned away', of: away, as: share, tone: 'denied', denied: p => part(p.denied, p), refused: away, most: 1,
+    more: p => [p.denied > 0 && `by limit ${joined(share(part(p.denied, p)))}`, p.refused > 0 && `no answer ${joined(share(part(p.refused, p)))}`],
+  },
+  { title: 'No node answered', of: p => p.fail, as: perSecond, tone: 'trouble', more: p => [p.fail > p.refused && `let through ${joined(perSecond(p.fail - p.refused))}`] },
+  { title: 'Half within', of: p => p.p50_us, as: delay },
+  { title: '99 % within', of: p => p.p99_us, as: delay },
 ];
 let reading = null;  // the time that is shown; null: the newest
 
-for (const f of figures) {
-  f.area = drawing('path', { class: 'area' });
-  f.sub = drawing('path', { class: 'share' });
+function newFigure(f) {
+  for (const name of ['area', 'refusals', 'denials']) f[name] = drawing('path', { class: name });
   f.line = drawing('path', {});
   f.at = make('i', 'at');
   f.cross = make('i', 'cross');
   f.at.hidden = f.cross.hidden = true;
   f.now = make('div', 'now');
   f.note = make('div', 'note');
-  const svg = drawing('svg', { viewBox: '0 0 300 100', preserveAspectRatio: 'none', 'aria-hidden': 'true' }, f.area, f.sub, f.line);
-  const figure = make('figure', '', make('figcaption', '', make('span', '', f.title), f.part ? make('span', 'legend', 'denied') : ''), f.now, f.note, make('div', 'chart', svg, f.cross, f.at));
+  f.parts = make('div', 'note');
+  const svg = drawing('svg', { viewBox: '0 0 300 100', preserveAspectRatio: 'none', 'aria-hidden': 'true' }, f.area, f.refusals, f.denials, f.line);
+  const legend = f === figures[0] ? make('span', 'legend', make('span', 'denied', 'by limit'), make('span', 'trouble', 'no answer')) : '';
   putFigure(f.now, NONE);
-  $('now').append(figure);
+  $('now').append(make('figure', '', make('figcaption', '', make('span', '', f.title), legend), f.now, f.note, f.parts, make('div', 'chart', svg, f.cross, f.at)));
 }
 
-// paths returns the paths of of(p) over the points: a line, broken where seconds are missing,
-// and the area between it and the floor.
-function paths(points, of, x, y, floor) {
-  let line = '', area = '', from = 0, start = 0, last = null;
-  const close = () => {
-    if (last) area += `${line.slice(from)}V${floor}H${start}Z`;
-    last = null;
-  };
+figures.forEach(newFigure);
+
+// runs returns the points in which of is known, in runs without missing seconds.
+function runs(points, of, gap = GAP) {
+  const all = [];
+  let last = null;
   for (const p of points) {
-    const v = of(p);
-    if (v == null || last && p.t - last.t > GAP) close();
-    if (v == null) continue;
-    const at = tenth(x(p.t));
-    if (last) line += `L${at},${tenth(y(v))}`;
+    if (of(p) == null) last = null;
     else {
-      [from, start] = [line.length, at];
-      line += `M${at},${tenth(y(v))}h.01`; // a dot, if no line follows
+      if (last == null || p.t - last > gap) all.push([]);
+      all.at(-1).push(p);
+      last = p.t;
     }
-    last = p;
   }
-  close();
-  return [line, area];
+  return all;
 }
 
+// line returns the path of a line through runs. A single point is a dot.
+const line = (all, of, x, y) => all.map(run => 'M' + trace(run, of, x, y) + (run.length === 1 ? 'h.01' : '')).join('');
+
+// band returns the path of the areas under runs.
+const band = (all, of, x, y, floor) => all.map(run => `M${trace(run, of, x, y)}V${floor}H${tenth(x(run[0].t))}Z`).join('');
+
+const trace = (run, of, x, y) => run.map(p => `${tenth(x(p.t))},${tenth(y(of(p)))}`).join('L');
 const tenth = n => Math.round(n * 10) / 10;
 
 function showFigures() {
   if (!points.length) return;
   const newest = points.at(-1);
-  const from = newest.t - KEPT;
   const p = reading == null ? newest : points.reduce((a, b) => Math.abs(b.t - reading) < Math.abs(a.t - reading) ? b : a);
-  for (const f of figures) {
-    let most = 0;
-    for (const q of points) most = Math.max(most, f.of(q) ?? 0);
-    const x = t => (t - from) / KEPT * 300;
-    const y = v => 94 - (most ? v / most : 0) * 90;
-    const [line, area] = paths(points, f.of, x, y, 100);
-    f.line.setAttribute('d', line);
-    f.area.setAttribute('d', area);
-    if (f.part) f.sub.setAttribute('d', paths(points, f.part, x, y, 100)[1]);
-    const tone = f.tone && most > 0 ? f.tone : '';
-    f.line.setAttribute('class', tone);
-    const v = f.of(p);
-    f.now.className = 'now ' + (v > 0 && f.tone || '');
-    putFigure(f.now, f.as(v));
-    const when = reading == null ? (most ? `most in 5 min ${joined(f.as(most))}` : 'none in 5 min') : p === newest ? 'now' : `${span(newest.t - p.t)} ago`;
-    put(f.note, when + (f.more?.(p) ?? ''));
-    f.at.hidden = v == null;
-    f.cross.hidden = reading == null;
-    f.cross.style.left = f.at.style.left = x(p.t) / 3 + '%';
-    f.at.style.top = y(v ?? 0) + '%';
-  }
+  for (const f of figures) showFigure(f, p, newest);
   return p;
+}
+
+function showFigure(f, p, newest) {
+  let most = 0;
+  for (const q of points) most = Math.max(most, f.of(q) ?? 0);
+  const x = t => (t - newest.t + KEPT) / KEPT * 300;
+  const y = v => 94 - (most ? v / (f.most ?? most) : 0) * 90;
+  const all = runs(points, f.of);
+  f.line.setAttribute('d', line(all, f.of, x, y));
+  f.area.setAttribute('d', band(all, f.of, x, y, 100));
+  if (f.denied) {
+    f.refusals.setAttribute('d', points.some(q => q.refused > 0) ? band(all, f.refused, x, y, 94) : '');
+    f.denials.setAttribute('d', most ? band(all, f.denied, x, y, 94) : '');
+  }
+  f.line.setAttribute('class', f.tone === 'trouble' && most > 0 ? 'trouble' : '');
+  const v = f.of(p);
+  f.now.className = 'now ' + (v > 0 && (f.denied && f.tone && p.refused > p.denied ? 'trouble' : f.tone) || '');
+  putFigure(f.now, f.as(v));
+  put(f.note, reading == null ? (most ? `most in 5 min ${joined(f.as(most))}` : 'none in 5 min') : p === newest ? 'now' : `${span(newest.t - p.t)} ago`);
+  put(f.parts, f.more?.(p).filter(Boolean).join(', ') || '\u00a0');
+  f.parts.title = f.parts.textContent;
+  f.at.hidden = v == null;
+  f.cross.hidden = reading == null;
+  f.cross.style.left = f.at.style.left = x(p.t) / 3 + '%';
+  f.at.style.top = y(v ?? 0) + '%';
 }
 
 function read(t) {

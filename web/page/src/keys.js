@@ -1,84 +1,117 @@
-// ---- The busiest keys.
 
-const trails = new Map();  // the last minute of each key that is shown
+// ---- The busiest keys, of this proxy or of all.
 
-function follow(keys, time) {
+let trails = new Map();         // the last minutes of each key that is shown, by id
+const fleetTrails = new Map();  // the same of all proxies together
+let fleet = null;               // the newest answer about all proxies; null: there is none yet
+
+function follow(trails, keys, time) {
   const shown = new Set(keys.map(k => k.id));
   for (const id of trails.keys()) if (!shown.has(id)) trails.delete(id);
-  for (const k of keys) {
-    let trail = trails.get(k.id) ?? [];
-    const last = trail.at(-1);
-    const { rate, admitted, denied, fail, shadow } = k;
-    if (last && (admitted < last.admitted || denied < last.denied || fail < last.fail || shadow < last.shadow)) trail = []; // the proxy has started to count the key again
-    while (trail.at(-1)?.t > time) trail.pop(); // as for points
-    trail.push({ t: time, rate, admitted, denied, fail, shadow });
-    while (trail[0].t <= time - TRAIL) trail.shift();
-    trails.set(k.id, trail);
-  }
+  for (const k of keys) trails.set(k.id, grown(trails.get(k.id) ?? [], { t: time, ...counts(k) }));
 }
 
-// recent returns how many answers a key got in the last seconds: in all, denied, and by a FAIL policy;
-// and how many per second SHADOW would have denied.
-function recent(k) {
-  const trail = trails.get(k.id);
+const counts = ({ rate, admitted, denied, refused, fail, shadow }) => ({ rate, admitted, denied, refused, fail, shadow });
+
+// grown adds the newest counts to a trail.
+function grown(trail, now) {
+  const last = trail.at(-1);
+  if (last && Object.keys(now).some(name => name !== 't' && name !== 'rate' && now[name] < last[name])) trail = []; // it is counted anew
+  while (trail.at(-1)?.t >= now.t) trail.pop(); // as for points
+  trail.push(now);
+  while (trail[0].t <= now.t - KEPT) trail.shift();
+  return trail;
+}
+
+// recent returns what became of the requests of the last seconds; without earlier counts, of all.
+function recent(trail) {
   const now = trail.at(-1);
-  const then = trail.find(p => p.t > now.t - RECENT && p !== now) ?? { t: now.t - RECENT, admitted: 0, denied: 0, fail: 0, shadow: now.shadow };
-  const [denied, fail] = [now.denied - then.denied, now.fail - then.fail];
-  return { denied, fail, all: now.admitted - then.admitted + denied + fail, shadow: (now.shadow - then.shadow) / (now.t - then.t) * 1000 };
+  const then = trail.length > 1 ? trail.findLast(p => p.t <= now.t - RECENT) ?? trail[0] : { t: now.t - RECENT, shadow: now.shadow };
+  const since = name => (now[name] ?? 0) - (then[name] ?? 0);
+  const all = now.decisions != null ? since('decisions') : since('admitted') + since('denied') + since('fail');
+  const seconds = (now.t - then.t) / 1000;
+  return { all, seconds, denied: since('denied'), refused: since('refused'), fail: since('fail'), shadow: since('shadow') / seconds };
 }
 
 const keyRows = $('keys').tBodies[0];
 pickable(keyRows);
 
 function showKeys() {
-  const { keys, time } = snapshot;
-  follow(keys, time);
+  follow(trails, snapshot.keys, snapshot.time);
+  if (view === 'policies') return;
+  const all = view === 'fleet';
+  const keys = all ? fleet?.keys ?? [] : snapshot.keys;
   let ordered = keys;
   if (steady(keyRows)) {
     const place = new Map([...keyRows.children].map((e, i) => [e.dataset.id, i]));
     ordered = keys.toSorted((a, b) => (place.get(a.id) ?? 99) - (place.get(b.id) ?? 99));
   }
   $('keys').hidden = !keys.length;
-  $('keys-empty').hidden = keys.length > 0;
-  if (!keys.length) {
-    if (snapshot.denials.length || points.some(p => p.decisions > 0)) put($('keys-empty'), 'No key is busy now.');
-    else if (!$('keys-empty').querySelector('code')) {
-      $('keys-empty').replaceChildren('No decision yet. Try:', make('br'), make('code', '', 'redis-cli -p 6380 RL.SLIDE tenant:42 100 60'));
-    }
-  }
-  list(keyRows, ordered, k => k.id, newKey, showKey);
+  showNoKeys(keys);
+  list(keyRows, ordered, k => k.id, newKey, (row, k) => showKey(row, k, (all ? fleetTrails : trails).get(k.id)));
 }
+
+// showNoKeys says what to type, if there are no keys.
+function showNoKeys(keys) {
+  const empty = $('keys-empty');
+  empty.hidden = keys.length > 0;
+  if (keys.length) return;
+  if (view === 'fleet') return put(empty, fleet ? 'No key is busy now.' : 'Asking the nodes …');
+  if (snapshot.denials.length || points.some(p => p.decisions > 0)) return put(empty, 'No key is busy now.');
+  if (!empty.querySelector('code')) empty.replaceChildren('No decision yet. To make the first one, type', make('br'), make('code', '', `${client()} RL.SLIDE tenant:42 100 60`));
+}
+
+// client is how to begin a line that asks this proxy.
+const client = () => `redis-cli -h ${location.hostname.replace(/[^\w.:-]/g, '')}${snapshot.port ? ` -p ${snapshot.port}` : ''}`;
 
 function newKey(k) {
   const name = make('th', 'text', keyLink(k.id, k.key), make('span', 'under'), make('span', 'under trouble'));
   name.scope = 'row';
   const trail = drawing('svg', { class: 'trail', viewBox: '0 0 60 20', preserveAspectRatio: 'none', 'aria-hidden': 'true' }, drawing('path', {}), drawing('path', { class: 'area' }));
-  return make('tr', '', name, make('td'), make('td', 'far', trail), make('td'), make('td', '', make('span'), make('span', 'far soft'), newBar()), make('td', 'far'));
+  return make('tr', '', name, make('td'), make('td', 'far', trail), newAway(), make('td', '', make('span'), make('span', 'far soft'), newBar()), make('td', 'far'));
 }
 
-function showKey(row, k) {
-  const [name, rate, trail, denied, left, shards] = row.children;
-  const { all, denied: refused, fail, shadow } = recent(k);
-  put(name.children[1], shadow > 0 ? `SHADOW would deny ${joined(perSecond(shadow))}` : '');
-  put(name.lastChild, fail > 0 ? `${joined(share(fail / all))} answered by FAIL policy` : '');
-  put(rate, count(k.rate));
-  rate.title = k.drawn > 0 ? `${joined(share(k.drawn / k.admitted))} admitted from advances` : '';
-  const minute = trails.get(k.id);
-  const most = Math.max(1, ...minute.map(p => p.rate));
-  const drawn = paths(minute, p => p.rate, t => 60 - (snapshot.time - t) / 1000, v => 19 - v / most * 17, 20);
-  const [line, area] = trail.firstChild.children;
-  line.setAttribute('d', drawn[0]);
-  area.setAttribute('d', drawn[1]);
-  put(denied, all > 0 ? joined(share(refused / all)) : '–');
-  denied.className = refused > 0 ? 'denied' : 'soft';
+function showKey(row, k, trail) {
+  const [name, rate, drawn, turned, left, shards] = row.children;
+  const now = recent(trail);
+  put(name.children[1], now.shadow > 0 ? `SHADOW would deny ${joined(perSecond(now.shadow))}` : '');
+  put(name.lastChild, now.fail > 0 ? `no node answered ${joined(share(now.fail / now.all))}` : '');
+  put(rate, brief(k.rate));
+  rate.title = plain.format(k.rate) + (k.drawn > 0 ? `, ${joined(share(k.drawn / k.admitted))} admitted from advances` : '');
+  showTrail(drawn.firstChild, trail);
+  showAway(turned, now);
+  showLeft(left, k);
+  put(shards, k.shards > 1 ? String(k.shards) : '–');
+  shards.className = k.shards > 1 ? 'far' : 'far soft';
+}
+
+function showTrail(svg, trail) {
+  const most = Math.max(1, ...trail.map(p => p.rate));
+  const all = runs(trail, p => p.rate, 2 * MOMENT);
+  const [x, y] = [t => 60 - (snapshot.time - t) / KEPT * 60, v => 19 - v / most * 17];
+  svg.children[0].setAttribute('d', line(all, p => p.rate, x, y));
+  svg.children[1].setAttribute('d', band(all, p => p.rate, x, y, 20));
+}
+
+// newAway is a cell for what is turned away: the share, and a bar with what a limit denied and what no node answered.
+const newAway = () => make('td', 'away', make('span'), make('span', 'bar', make('i', 'denied'), make('i', 'trouble')));
+
+function showAway(cell, { all, denied, refused }) {
+  const [text, bar] = cell.children;
+  put(text, all > 0 ? joined(share((denied + refused) / all)) : '–');
+  text.className = refused > 0 ? 'trouble' : denied > 0 ? 'denied' : 'soft';
+  const parts = [denied, refused].map(n => all > 0 ? Math.max(0, n / all) : 0);
+  parts.forEach((x, i) => { bar.children[i].style.width = x * 100 + '%'; });
+  cell.title = all > 0 ? `by limit ${joined(share(parts[0]))}, no answer of a node ${joined(share(parts[1]))}` : '';
+}
+
+function showLeft(left, k) {
   const known = k.remaining >= 0 && k.limit > 0;
   put(left.children[0], known ? brief(k.remaining) : '–');
   put(left.children[1], k.limit > 0 ? ` of ${brief(k.limit)}` : '');
   left.title = known ? `${plain.format(k.remaining)} of ${plain.format(k.limit)}` : '';
   left.children[2].className = known && k.remaining === 0 ? 'bar denied' : 'bar';
   fill(left.children[2], known ? k.remaining / k.limit : 0);
-  put(shards, k.shards > 1 ? String(k.shards) : '–');
-  shards.className = k.shards > 1 ? 'far' : 'far soft';
 }
 
 $('find').addEventListener('submit', e => {

@@ -1,12 +1,11 @@
 // ---- The nodes, or the memory of the embedded engine.
 
 const MOST_NODES = 24;
-const CLOCKS_DIFFER = 500_000; // us
 
 function showNodes() {
   const { nodes, memory, engine } = snapshot;
   $('nodes-empty').hidden = nodes.length > 0 || !!memory;
-  put($('nodes-empty'), 'There is nothing to show.');
+  put($('nodes-empty'), 'You may not see the nodes.');
   $('nodes').hidden = !nodes.length;
   $('memory').hidden = !memory;
   put($('nodes-title'), engine === 'embedded' ? 'Memory' : 'Nodes');
@@ -43,7 +42,8 @@ function showNode(row, n) {
   why.title = why.textContent;
   why.className = n.state === 'up' ? 'under' : n.state === 'suspect' ? 'under denied' : 'under trouble';
   put(latency, n.state === 'down' ? '–' : joined(delay(n.latency_us)));
-  put(queue, count(n.queue));
-  offset.className = Math.abs(n.offset_us ?? 0) > CLOCKS_DIFFER ? 'trouble' : '';
+  put(queue, brief(n.queue));
+  queue.title = plain.format(n.queue);
+  offset.className = n.wrong ? 'trouble' : '';
   put(offset, n.offset_us == null || n.state === 'down' ? '–' : (n.offset_us < 0 ? '−' : '+') + joined(delay(Math.abs(n.offset_us))));
 }

@@ -17,5 +17,13 @@ $('theme').addEventListener('click', () => {
   kept.theme = next;
 });
 
+// ---- The key / goes to the field for a key.
+
+addEventListener('keydown', e => {
+  if (e.key !== '/' || e.ctrlKey || e.metaKey || e.altKey || detail.open || e.target.matches('input')) return;
+  e.preventDefault();
+  $('find').elements[0].focus();
+});
+
 connect();
 route();

@@ -15,7 +15,11 @@ function connect() {
   disconnect();
   if (document.hidden) return;
   source = new EventSource(api + 'stream');
-  source.addEventListener('history', e => { points = JSON.parse(e.data).points; });
+  source.addEventListener('history', e => {
+    const past = JSON.parse(e.data);
+    points = past.points;
+    trails = new Map(Object.entries(past.trails));
+  });
   source.addEventListener('snapshot', e => take(JSON.parse(e.data)));
   source.addEventListener('error', () => lost(source.readyState === EventSource.CLOSED));
   timer = setTimeout(lost, SILENCE, false);
@@ -98,11 +102,13 @@ addEventListener('online', () => { if (since) connect(); });
 
 function show() {
   const s = snapshot;
-  document.title = `${joined(perSecond(s.point.decisions))} · rlproxy`;
+  const urgent = s.problems.filter(p => p.page).length;
+  document.title = `${urgent ? `(${urgent}) ` : ''}${joined(perSecond(s.point.decisions))} · rlproxy`;
   const where = s.engine === 'embedded' ? 'embedded engine' : s.nodes.length === 1 ? '1 node' : s.nodes.length && `${s.nodes.length} nodes`; // a user may not see any
   put($('about'), [s.version, where, `up ${span(s.uptime_s * 1000)}`].filter(Boolean).join(' · '));
+  showProblems();
   showFigures();
-  showKeys();
+  showView();
   showNodes();
   showDenials();
   if (chosen) showReset();

@@ -2,12 +2,12 @@
 
 // The files of the script are read in the order in which page.go joins them.
 // Data becomes text nodes and attributes, never markup: a key may be any bytes.
-// Memory is bounded: five minutes of points, and a minute of each key that is shown.
+// Memory is bounded: five minutes of points, and of each key and policy that is shown.
 
 const $ = id => document.getElementById(id);
-const KEPT = 300_000;   // ms for which points are kept
-const TRAIL = 60_000;   // ms for which the rates of a key are kept
-const RECENT = 10_000;  // ms over which a key's share of denials is computed
+const KEPT = 300_000;   // ms for which points, and the counts of a key, are kept
+const RECENT = 10_000;  // ms over which the share that is turned away of a key is computed
+const MOMENT = 10_000;  // ms between two counts of a key that the server keeps
 const GAP = 3_500;      // ms between two points above which the line is broken
 const SILENCE = 6_000;  // ms without a snapshot after which the connection counts as lost
 const HOLD = 8_000;     // ms after the last input for which a table under the pointer keeps its order

@@ -1,0 +1,137 @@
+package web
+
+import (
+	"bytes"
+	"cmp"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/rlproxy/rlproxy/engine/observe"
+	"github.com/rlproxy/rlproxy/policy"
+)
+
+// Bounds of the answer to /api/policies.
+const (
+	maxPolicies  = 100 // policies, those with the most denials
+	maxOverrides = 20  // overrides of a policy, those with the most denials
+)
+
+// fleet answers /api/fleet: the busiest keys of all proxies, as RL.HOTKEYS FLEET does.
+func (s *Server) fleet(w http.ResponseWriter, r *http.Request) {
+	if !s.asking.take(w, r) {
+		return
+	}
+	keys, proxies := s.cfg.FleetKeys()
+	s.asking.leave()
+	writeJSON(w, http.StatusOK, struct {
+		Proxies int      `json:"proxies"`
+		Keys    []hotKey `json:"keys"`
+	}{proxies, shownKeys(keys, visitorOf(r).user)})
+}
+
+// shownPolicy is a named policy and what became of the requests about it since the start. Counts are by this proxy.
+type shownPolicy struct {
+	Name      string          `json:"name"`
+	Rule      string          `json:"rule"` // as RL.POLICY SET has it
+	Stored    bool            `json:"stored"`
+	Decisions int64           `json:"decisions"`
+	Denied    int64           `json:"denied"`
+	Refused   int64           `json:"refused"`
+	Shadow    int64           `json:"shadow"` // requests that SHADOW would have denied
+	Count     int             `json:"count"`  // overrides
+	Overrides []shownOverride `json:"overrides"`
+}
+
+// shownOverride is an override, and what was decided about those of the busiest keys that have it.
+type shownOverride struct {
+	Pattern string `json:"pattern"`
+	Rule    string `json:"rule"`
+	Rate    int64  `json:"rate"`   // decisions per second
+	Denied  int64  `json:"denied"` // denials per second
+}
+
+// policies answers /api/policies: the named policies in effect, those with the most denials first.
+func (s *Server) policies(w http.ResponseWriter, r *http.Request) {
+	if !visitorOf(r).user.MayReadAll("rl.policy|list") {
+		forbidKey(w, r, "rl.policy|list")
+		return
+	}
+	totals := make(map[string]*totals)
+	for name, counts := range s.cfg.Observer.Counts() {
+		totals[name] = countPolicy(counts)
+	}
+	all := s.cfg.Policies.InEffect().All()
+	shown := make([]shownPolicy, len(all))
+	rates := s.overrideRates()
+	for i, p := range all {
+		shown[i] = shownPolicy{Name: p.Name, Rule: rule(p.Words()[1:]), Stored: !p.Configured, Count: len(p.Overrides)}
+		shown[i].Overrides = showOverrides(p, rates)
+		if t := totals[p.Name]; t != nil {
+			shown[i].Decisions, shown[i].Denied = t.decisions, t.denied
+			shown[i].Refused, shown[i].Shadow = t.refused, t.shadow
+		}
+	}
+	slices.SortStableFunc(shown, func(a, b shownPolicy) int {
+		return cmp.Compare(b.Denied+b.Refused+b.Shadow, a.Denied+a.Refused+a.Shadow)
+	})
+	var unknown string
+	if why := s.cfg.Policies.WhyUnknown(); why != nil {
+		unknown = why.Error()
+	}
+	writeJSON(w, http.StatusOK, struct {
+		Unknown  string        `json:"unknown"` // why the stored policies are not known yet; empty: they are
+		Count    int           `json:"count"`
+		Policies []shownPolicy `json:"policies"`
+	}{unknown, len(all), shown[:min(len(shown), maxPolicies)]})
+}
+
+func countPolicy(counts *observe.Counts) *totals {
+	t := new(totals)
+	for _, by := range observe.Commands {
+		t.add(counts, by)
+	}
+	return t
+}
+
+// overrideRates returns the decisions and denials per second of those of the busiest keys that have an override.
+func (s *Server) overrideRates() map[*policy.Override][2]float64 {
+	rates := make(map[*policy.Override][2]float64)
+	keys := s.cfg.Observer.HotKeys(math.MaxInt)
+	for i := range keys {
+		name, rest, _ := bytes.Cut(keys[i].Key, []byte(":"))
+		p := s.cfg.Policies.Find(name)
+		if p == nil {
+			continue
+		}
+		if o := p.Override(rest); o != nil {
+			sum := rates[o]
+			rates[o] = [2]float64{sum[0] + keys[i].Rate, sum[1] + keys[i].DeniedRate}
+		}
+	}
+	return rates
+}
+
+// showOverrides returns the overrides of a policy, those that deny most first, at most maxOverrides.
+func showOverrides(p *policy.Policy, rates map[*policy.Override][2]float64) []shownOverride {
+	all := make([]*policy.Override, len(p.Overrides))
+	for i := range p.Overrides {
+		all[i] = &p.Overrides[i]
+	}
+	slices.SortStableFunc(all, func(a, b *policy.Override) int {
+		return cmp.Or(cmp.Compare(rates[b][1], rates[a][1]), cmp.Compare(rates[b][0], rates[a][0]))
+	})
+	shown := []shownOverride{}
+	for _, o := range all[:min(len(all), maxOverrides)] {
+		sum := rates[o]
+		shown = append(shown, shownOverride{valid(o.Pattern), rule(o.Words(p)[2:]), round(sum[0]), round(sum[1])})
+	}
+	return shown
+}
+
+// rule joins the words of a policy or of an override.
+func rule(words []string) string { return strings.Join(words, " ") }
+
+// valid replaces bytes that are not UTF-8, which JSON cannot have.
+func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
