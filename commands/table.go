@@ -91,10 +91,11 @@ func newRegistry(cfg *Config) *registry {
 	return t
 }
 
-// rateLimitRows returns the commands of package ratelimit, RL.CHECK and RL.NODES.
+// rateLimitRows returns the commands of package ratelimit, those that apply policies, and RL.NODES.
 func rateLimitRows(catalog *policy.Catalog) []row {
 	rows := []row{nodesRow()}
-	for _, c := range append(ratelimit.Commands(), policies.Check(catalog)) {
+	for _, c := range append(ratelimit.Commands(), policies.Check(catalog), policies.Hold(catalog),
+		policies.Settle(catalog)) {
 		rows = append(rows, row{Command: c.Command, parse: c.Parse, reply: c.Reply, mergeCount: c.MergeCount,
 			nothing: c.Nothing, keepWords: c.KeepWords, tied: c.Tied})
 	}

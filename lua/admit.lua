@@ -32,6 +32,7 @@ function by_id.take(rec, q, states, units)
   holds.admits(q, states)
   id.till = holds.deadline(rec.now, id.asked_ttl, holds.crowded(q))
   holds.add(rec, q, id.till, units, id.asked_release == 1, states)
+  rec.at_once = id.kind == LEASE
   return true
 end
 

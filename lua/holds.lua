@@ -1,6 +1,6 @@
 -- holds.lua: held units of a key, which count now but have not been charged: those of RL.RESERVE, RL.ACQUIRE and
--- multi-key requests. Units that are not settled before their deadline lapse: they are charged as of that ms (RL.SLIDE
--- only), or forgotten.
+-- multi-key requests. Units that are not settled before their deadline lapse: they are charged as of that ms (if they
+-- are additive), or forgotten.
 --
 -- The held units of a window are a state of their own, whose kind is HOLDS plus the window's kind. Its area is a list
 -- of cells in the order of their deadlines. A hold adds to the cell of its deadline. Deadlines are rounded up, which
@@ -221,18 +221,30 @@ function holds.lapse(rec)
   end
 end
 
--- charge charges lapsed units to the log of their window, each at its deadline.
+-- charge charges lapsed units to the state of their window, each at its deadline.
 function holds.charge(rec, held, moments, units)
-  local st, now = record.find(SLIDE, 1, held.window), rec.now
+  local kind, now, limit = held.kind - HOLDS, rec.now, held.limit
+  local algorithm, st = lib.algorithms[kind], record.find(kind, held.parameter, held.window)
   if not st then
-    st = record.state(SLIDE, 1, held.window)
+    st = record.state(kind, held.parameter, held.window)
     record.add(st)
   end
-  rec.now = moments[#moments]
-  slide.usage(st, rec)
-  slide.append(st, held.limit, moments, units)
-  for _, ms in ipairs(moments) do st.rate, st.last = rate.charged(ms, st.last, st.rate, ms), max(st.last, ms) end
-  st.limit, rec.rewrite, rec.now = held.limit, true, now
+  if kind == SLIDE then
+    rec.now = moments[#moments]
+    slide.usage(st, rec)
+    slide.append(st, limit, moments, units)
+  else
+    st.area = st.area or record.area(st) -- charges in memory are to be read again
+  end
+  for i, ms in ipairs(moments) do
+    if kind ~= SLIDE then
+      rec.now = ms
+      algorithm.usage(st, rec)
+      algorithm.charge(st, rec, limit, units[i])
+    end
+    st.rate, st.last = rate.charged(ms, st.last, st.rate, ms), max(st.last, ms)
+  end
+  st.limit, rec.rewrite, rec.now = limit, true, now
 end
 
 -- counts_until returns the last ms at which units count that are charged at a deadline to a log whose newest entry is
@@ -242,7 +254,9 @@ local function counts_until(st, deadline, newest)
 end
 
 function holds.matters_until(st)
-  return max(st.last_release - 1, st.last_charge > 0 and counts_until(st, st.last_charge, 0) or 0)
+  local ending = st.last_release - 1
+  if st.last_charge == 0 then return ending end
+  return max(ending, lib.algorithms[st.kind - HOLDS].empty_after(st, st.last_charge, st.limit, 1, true) - 1)
 end
 
 -- ends_after returns the first ms at which nothing counts any more of a window of RL.SLIDE whose log is empty at a ms.
@@ -252,19 +266,36 @@ function holds.ends_after(empty, window, limit, last_charge, last_release)
   return max(empty, last_release)
 end
 
+-- newest_of returns the units that will have been charged to a window in the sub-window of its latest deadline: only
+-- these say when it is empty, and only of RL.COUNTER their number matters.
+local function newest_of(st, held)
+  local s, units, n, window = cells(held), 0, st.parameter, st.window
+  local k = floor(held.last_charge * n / window)
+  if floor(st.last * n / window) == k then units = st.newest end
+  for at = #s - CELL + 1, 1, -CELL do
+    local deadline, charge = unpack('>I6I6', s, at)
+    if floor(deadline * n / window) < k then break end
+    units = units + charge
+  end
+  return units
+end
+
 -- empty_at returns the first ms at which nothing of a window counts any more: neither what was charged nor what is
--- held. Only multi-key requests hold units of a kind other than RL.SLIDE and slots. They charge them at once, so these
--- count as if they were charged now.
+-- held. What a multi-key request holds, it charges at once, so its reply is as if that were charged now.
 function holds.empty_at(st, rec, strict)
   local held, algorithm = st.held, st.algorithm
   if st.kind == CONCURRENCY then return held and held.last_release or 0 end
   local empty = algorithm.empty_at(st, rec, strict)
   if not held or held.cells == 0 then return empty end
-  if st.kind ~= SLIDE then
+  if st.kind ~= SLIDE and rec.at_once then
     local units = held.charge + held.release + (st.current or 0)
     return max(empty, algorithm.empty_after(st, rec.now, 0, units, strict))
   end
-  return holds.ends_after(empty, st.window, held.limit, held.last_charge, held.last_release)
+  if held.last_charge > 0 then
+    local units = algorithm.weighted and newest_of(st, held) or 0
+    empty = max(empty, algorithm.empty_after(st, held.last_charge, held.limit, units, strict))
+  end
+  return max(empty, held.last_release)
 end
 
 -- beside reads the held units of a window from the fields at index `at` of s. It returns the units, and the latest
@@ -323,11 +354,38 @@ local function ends(st, rec, newest, enough)
   return count
 end
 
--- room_at returns the first ms at which at most `most` units of the window count; now, `over` more do. Charged and held
--- units expire independently: room_at finds the first moment such that there is room before the next one.
+-- replayed_room is room_at for kinds whose units do not leave the window independently. It charges the units of one
+-- deadline after the other to a copy of the state.
+local function replayed_room(st, rec, most, strict)
+  local algorithm, held, copy = st.algorithm, st.held, record.state(st.kind, st.parameter, st.window)
+  local s, at, now, left, room = cells(held), 1, rec.now, held.charge + held.release, math.huge
+  copy.area = st.area or record.area(st)
+  copy.fields.read(copy, st.fields.write(st), 1)
+  while true do
+    local next, charge, release = math.huge, 0, 0
+    if at <= #s then next, charge, release = unpack('>I6I6I6', s, at) end
+    if left <= most then
+      local over = algorithm.usage(copy, rec, strict) + left - most
+      room = over <= 0 and rec.now or algorithm.room_at(copy, rec, over, most - left, strict)
+      if room < next then break end
+    end
+    rec.now, left, at = next, left - charge - release, at + CELL
+    if charge > 0 then
+      algorithm.usage(copy, rec)
+      algorithm.charge(copy, rec, held.limit, charge)
+      copy.last = next
+    end
+  end
+  rec.now = now
+  return room
+end
+
+-- room_at returns the first ms at which at most `most` units of the window count; now, `over` more do. Of a log, charged
+-- and held units expire independently: room_at finds the first moment such that there is room before the next one.
 function holds.room_at(st, rec, over, most, strict)
   local algorithm = st.algorithm
   if not st.held or st.held.cells == 0 then return algorithm.room_at(st, rec, over, most, strict) end
+  if st.held.charge > 0 and st.kind ~= SLIDE then return replayed_room(st, rec, most, strict) end
   local used = most + over - st.held.charge - st.held.release
   local count = ends(st.held, rec, st.newest, most - used)
   local function room(i) -- when the charged units leave room beside the units held from the i-th moment on

@@ -181,9 +181,10 @@ end
 --   bytes       its length as computed from its directory and fields
 --   held        whether it has held units, also if they have lapsed
 --   lapsed      how many lapsed holds were removed in memory; of several windows, the largest number
+--   at_once     whether a multi-key request has just held units, which it charges at once
 local rec = { key = '', clock = 0, now = 0, text = '', directory = false, count = 0, lease = false,
   advances = false, advanced = false, inline = true, rewrite = false, renamed = false, bytes = 0, held = false,
-  lapsed = 0 }
+  lapsed = 0, at_once = false }
 
 local ZEROS = string.rep('\0', 64) -- as many as any fields have bytes
 
@@ -217,6 +218,7 @@ function record.load(key, clock, s, d)
   for i = 1, rec.count do record.clean(rec[i]) end -- the states of the last record, whose tables are cached
   rec.key, rec.clock, rec.text, rec.directory, rec.count, rec.lease, rec.rewrite = key, clock, s, d, 0, false, false
   rec.held, rec.lapsed, rec.renamed, rec.advances, rec.advanced = false, 0, false, false, false
+  rec.at_once = false
   if s == '' then
     rec.now, rec.directory, rec.inline = clock, false, true
     return rec

@@ -36,9 +36,9 @@ type Command struct {
 	Tied func(args [][]byte) bool
 }
 
-// Commands returns all rate limit commands.
+// Commands returns all rate limit commands but those that need policies: ByPolicy, HoldByPolicy and Settle.
 func Commands() []Command {
-	return append(decisions(), reset(), inspect(), reserve(), settle(), acquire(), renew(), release())
+	return append(decisions(), reset(), inspect(), reserve(), acquire(), renew(), release())
 }
 
 const decisionReply = "Five integers: allowed (1 or 0), limit, remaining (-1: answered by a FAIL policy), " +

@@ -18,6 +18,7 @@ const (
 	ErrKeys      = "ERR too many keys: at most 8"
 	ErrHoldID    = "ERR id must be 1 to 64 bytes"
 	ErrTTL       = "ERR ttl must be between 1ms and the longest window"
+	ErrHeld      = "ERR RL.HOLD takes policies of SLIDE, COUNTER and FIXED"
 	ErrSlotsTTL  = "ERR ttl must be between 1ms and 366d"
 	ErrConnTTL   = "ERR ttl must be at least 1s with CONN"
 	ErrResetGlob = "ERR no key had state, and RL.RESET takes keys, not patterns"

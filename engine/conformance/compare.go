@@ -140,12 +140,8 @@ func (h *history) decide(requests []engine.Request, wants []model.Answer) {
 	for i := range requests {
 		r, k := &requests[i], h.key(&requests[i])
 		if all || !k.Admits(h.us, &r.Spec, false) {
-			inexact := r.Kind != limit.Slide && r.Kind != limit.Concurrency && (k.Uses(&r.Spec) || r.Hold != nil)
 			gone := h.expires && !k.Live(h.us) // with the number of holds that have lapsed
 			wants[i] = k.Decide(h.us, &r.Spec, r.Hold)
-			if inexact && wants[i].ResetAfter > 0 {
-				wants[i].ResetAfter = unknown
-			}
 			if gone && wants[i].Lapsed > 0 {
 				wants[i].Lapsed = unknown
 			}

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// RunHolds checks RL.RESERVE, RL.SETTLE, RL.ACQUIRE, RL.RENEW, RL.RELEASE and ONCE of an engine, by the transcripts and by
+// RunHolds checks RL.RESERVE, RL.HOLD, RL.SETTLE, RL.ACQUIRE, RL.RENEW, RL.RELEASE and ONCE of an engine, by the transcripts and by
 // a number of random requests.
 func RunHolds(t *testing.T, open Subject, random int) {
 	t.Run("transcripts", func(t *testing.T) { transcripts(t, open, "holds/*.txt") })
@@ -62,7 +62,7 @@ func boundedWindows(t *testing.T, open Subject) {
 func withIDs(keys int) *history {
 	h := newHistory(keys, "AND")
 	h.ids = true
-	for name, times := range map[string]int{"RL.RESERVE": 15, "RL.SETTLE": 15, "RL.ACQUIRE": 8, "RL.RENEW": 4, "RL.RELEASE": 4, "RL.INSPECT": 2} {
+	for name, times := range map[string]int{"RL.RESERVE": 15, "RL.HOLD": 15, "RL.SETTLE": 15, "RL.ACQUIRE": 8, "RL.RENEW": 4, "RL.RELEASE": 4, "RL.INSPECT": 2} {
 		h.commands = append(h.commands, slices.Repeat([]string{name}, times)...)
 	}
 	slices.Sort(h.commands) // from a seed, the same lines follow

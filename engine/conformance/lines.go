@@ -113,6 +113,8 @@ func (l *Lines) value(a *table.Arg, key string) []string {
 	switch {
 	case a.Type == "key":
 		return []string{key}
+	case a.Name == "policy":
+		return []string{strings.Join(l.policy(), ",")}
 	case a.Type == "block":
 		return l.words(a.Args, key, false)
 	case a.Type == "oneof":
@@ -130,6 +132,17 @@ func (l *Lines) value(a *table.Arg, key string) []string {
 		return []string{strconv.FormatInt(l.Choice(cmp.Or(a.Token, a.Name)), 10)}
 	}
 	return []string{fmt.Sprint("id", l.IntN(6))}
+}
+
+// policy returns the words of a policy whose units can be held.
+func (l *Lines) policy() []string {
+	of := Kinds(limit.Kind.Additive)
+	name := of[l.IntN(len(of))].String()
+	args := commands[strings.ToLower(name)].Args[1:] // without the key
+	args = slices.DeleteFunc(slices.Clone(args), func(a table.Arg) bool {
+		return slices.Contains([]string{"COST", "ID", "ONCE", "SHARDS", "FAIL", "SHADOW"}, a.Token)
+	})
+	return append([]string{strings.TrimPrefix(name, "RL.")}, l.words(args, "", false)...)
 }
 
 // cost returns a cost: a small one, or up to a present choice.

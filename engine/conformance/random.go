@@ -44,7 +44,7 @@ type history struct {
 	seen  map[string]int
 	first map[string]int64   // reset_after of the first answer to an id, which is not always compared
 	spent map[string][]spent // by key, if units may be advanced: an account removes holds that have lapsed, and says nothing
-	held  map[string]int64   // units that an id may hold of an algorithm other than RL.SLIDE, for which no command reserves
+	held  map[string]int64   // units that an id may hold of an algorithm for which no command reserves
 
 	commands []string // of lines; several times for some that are more frequent
 	ids      bool     // some requests have ids; the clock does not step back behind their newest change
@@ -120,8 +120,8 @@ func (h *history) request(p *engine.Pipeline) {
 	}
 }
 
-// hold has some requests with ONCE hold their units, as a multi-key request does with any algorithm, and settles
-// these with as many at most.
+// hold has some requests with ONCE hold their units, as RL.HOLD does with some algorithms and a multi-key request with
+// any. It settles with as many at most what only the latter holds.
 func (h *history) hold(r *engine.Request) {
 	if r.Hold == nil {
 		return
@@ -134,7 +134,7 @@ func (h *history) hold(r *engine.Request) {
 	switch {
 	case r.Op == engine.OpSettle && known:
 		r.Cost = min(r.Cost, most)
-	case r.Op == engine.OpDecide && r.Kind != limit.Slide:
+	case r.Op == engine.OpDecide && !r.Kind.Additive():
 		if !known || r.Cost < most {
 			h.held[id] = r.Cost
 		}

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"bytes"
 	"embed"
 	"fmt"
 	"io/fs"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/rlproxy/rlproxy/commands/ratelimit"
+	"github.com/rlproxy/rlproxy/commands/table"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/shard"
@@ -29,8 +31,8 @@ import (
 // its text. A last word SHADOW applies any command to the key's shadow; the answer is the
 // engine's decision, so it begins with 0 if the request would have been denied.
 //
-// RL.RESERVE, RL.ACQUIRE and ONCE have the word again after their answer if the id was known. RL.SETTLE answers its three
-// integers, RL.RELEASE of one id and RL.RENEW 1 or 0. A state with held units has their number and that of the holds after a
+// The policy of RL.HOLD is its words with commas between them. RL.HOLD, RL.RESERVE, RL.ACQUIRE and ONCE have the word
+// again after their answer if the id was known. RL.SETTLE answers its three integers, RL.RELEASE of one id and RL.RENEW 1 or 0. A state with held units has their number and that of the holds after a
 // plus sign, and then the number of holds that have lapsed, if there are any. A multi-key request, with AND, has an answer for each key, separated by commas.
 
 //go:embed transcripts/*.txt holds/*.txt multikey/*.txt
@@ -113,7 +115,9 @@ func parse(t *testing.T, p *engine.Pipeline, prefix string, words []string) {
 	t.Helper()
 	words = slices.Clone(words)
 	for i, w := range words {
-		if i == 0 || w == "AND" {
+		if w == "RL.HOLD" {
+			words[2] = prefix + words[2]
+		} else if i == 0 || w == "AND" {
 			words[i+1] = prefix + words[i+1]
 		}
 	}
@@ -134,14 +138,23 @@ func parse(t *testing.T, p *engine.Pipeline, prefix string, words []string) {
 	Command(t, p, strings.Join(words, " "))
 }
 
-// commands has the rate limit commands by name.
+// commands has the rate limit commands by name. The policy of RL.HOLD is its text, with commas between the words.
 var commands = func() map[string]ratelimit.Command {
 	byName := map[string]ratelimit.Command{}
-	for _, c := range ratelimit.Commands() {
+	for _, c := range append(ratelimit.Commands(), hold, ratelimit.Settle(func([]byte) bool { return false })) {
 		byName[c.Name] = c
 	}
 	return byName
 }()
+
+var hold = ratelimit.HoldByPolicy(table.Command{
+	Name: "rl.hold", Args: []table.Arg{{Name: "policy", Type: "string"}, {Name: "key", Type: "key"}},
+}, func(r *engine.Request, _ *engine.Pipeline, text, key []byte) string {
+	r.Key = key
+	msg := ratelimit.ParsePolicy(r, bytes.Split(text, []byte(",")))
+	r.Cost = 0
+	return msg
+})
 
 // Command adds the requests of a command line.
 func Command(t *testing.T, p *engine.Pipeline, line string) {

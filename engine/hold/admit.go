@@ -53,6 +53,11 @@ func (b *Book) Admit(st States, clock, now int64, r *engine.Request, resources R
 	}
 	if granted > 0 {
 		b.Complete(st, clock, now, &r.Spec, &us)
+		for i, w := range r.Limits() {
+			if both := b.window(st, &r.Spec, w); r.Hold.MultiKey && both.Cells != nil && r.Kind != limit.Slide {
+				us[i].Empty = both.EmptyIfCharged(now, &r.Spec) - clock // they are charged at once
+			}
+		}
 	}
 	a.Decision = r.Decide(us[:r.N], clock, granted, 0)
 	if granted > 0 {
@@ -108,7 +113,7 @@ func (b *Book) bound(now int64, c class, s *limit.Spec) error {
 func (b *Book) addHold(now int64, r *engine.Request) *holdRecord {
 	h := &holdRecord{
 		at: Deadline(now, r.Hold.TTL, b.crowded(&r.Spec)), units: r.Cost, ttl: r.Hold.TTL,
-		release: r.Hold.Release || r.Kind != limit.Slide, // only RL.SLIDE can charge units as of a past deadline
+		release: r.Hold.Release || !r.Kind.Additive(), // others cannot be charged as of a past deadline
 		kind:    r.Kind, buckets: r.Param, windows: slices.Clone(r.Limits()),
 	}
 	for _, w := range h.windows {

@@ -53,8 +53,9 @@ func (b *Book) Until() int64 { return max(b.ids.until(), b.HeldUntil()) }
 // HeldUntil returns the last ms at which any hold can matter, 0 if there is none.
 func (b *Book) HeldUntil() (until int64) {
 	for _, w := range b.windows {
-		both := Window{Window: limit.Window{Length: w.length}, Cells: &w.Cells}
-		until = max(until, both.Until())
+		s := limit.Spec{Kind: w.kind, Param: w.buckets}
+		both := Window{Window: limit.Window{Limit: w.limit, Length: w.length}, Cells: &w.Cells}
+		until = max(until, both.Until(&s))
 	}
 	return until
 }
@@ -150,8 +151,9 @@ func (b *Book) Live(clock int64, yield func(s limit.Spec)) {
 	for _, held := range b.windows {
 		w := limit.Window{Limit: held.limit, Length: held.length}
 		both := Window{Window: w, Cells: &held.Cells}
-		if both.Until() >= clock {
-			yield(limit.Spec{Kind: held.kind, N: 1, Param: held.buckets, Windows: [limit.MaxWindows]limit.Window{w}})
+		s := limit.Spec{Kind: held.kind, N: 1, Param: held.buckets, Windows: [limit.MaxWindows]limit.Window{w}}
+		if both.Until(&s) >= clock {
+			yield(s)
 		}
 	}
 }

@@ -22,6 +22,11 @@ type Reading struct {
 
 // Read returns the use of the window at now.
 func (w *Window) Read(now int64, s *limit.Spec) (r Reading) {
+	if w.Cells != nil && replays(s) {
+		n := w.Cells.past(now)
+		st := w.replay(s, n)
+		return Reading{Used: st.Read(now, s).Used + w.heldAfter(n)}
+	}
 	if w.State != nil {
 		r.state = w.State.Read(now, s)
 		r.Used = r.state.Used
@@ -31,6 +36,38 @@ func (w *Window) Read(now int64, s *limit.Spec) (r Reading) {
 		r.Used += w.counts(now, r.newest)
 	}
 	return r
+}
+
+// replays reports whether lapsed units of the spec's kind are read from a copy of the state to which they are charged.
+// A log is too large to copy; its units leave the window one by one, so they are counted beside it. Other kinds have no
+// units to charge.
+func replays(s *limit.Spec) bool { return s.Kind.Additive() && s.Kind != limit.Slide }
+
+// replay returns a copy of the state as it is after the first n cells have lapsed.
+func (w *Window) replay(s *limit.Spec, n int) *limit.State {
+	st := s.Copy(w.State, w.Window)
+	for _, l := range w.Cells.list[:n] {
+		w.lapse(s, st, l)
+	}
+	return st
+}
+
+// lapse charges the units of a cell to a copy of the state.
+func (w *Window) lapse(s *limit.Spec, st *limit.State, l cell) {
+	if l.charge > 0 {
+		charged := *s
+		charged.Cost = l.charge
+		st.Charge(l.at, &charged, w.Window, 1, st.Read(l.at, s))
+	}
+}
+
+// heldAfter returns the units of all cells but the first n.
+func (w *Window) heldAfter(n int) int64 {
+	sum := w.Cells.units
+	for _, l := range w.Cells.list[:n] {
+		sum -= l.charge + l.release
+	}
+	return sum
 }
 
 // counts returns the units of cells that count at now: those held, and those of lapsed cells that are to be charged.
@@ -45,8 +82,8 @@ func (w *Window) counts(now, newest int64) int64 {
 	return sum
 }
 
-// leaves returns the first ms at which a cell's units, charged when the cell lapses, no longer count. Only RL.SLIDE has
-// such units; slots, which have no length, do not.
+// leaves returns the first ms at which a cell's units, charged to a log when the cell lapses, no longer count. Slots,
+// which have no length, have no such units.
 func (w *Window) leaves(l cell, newest int64) int64 {
 	if w.Length == 0 {
 		return math.MaxInt64
@@ -72,8 +109,11 @@ func (w *Window) Calls(now int64) (calls limit.Calls) {
 // until then. r was read at now, when more counted. Charged units expire by the algorithm, those of released cells at
 // the deadline, and those of other cells a window after it. Between two such moments only the state's count changes.
 func (w *Window) RoomAt(now, most int64, s *limit.Spec, r Reading) int64 {
-	if w.Cells == nil {
+	switch {
+	case w.Cells == nil:
 		return w.State.RoomAt(now, most, s, r.state)
+	case replays(s):
+		return w.replayedRoom(now, most, s)
 	}
 	list := w.Cells.list
 	held, at := w.counts(now, r.newest), now
@@ -104,6 +144,30 @@ func (w *Window) RoomAt(now, most int64, s *limit.Spec, r Reading) int64 {
 	}
 }
 
+// replayedRoom is RoomAt for kinds whose lapsed units are charged to a copy of the state. Between two deadlines only the
+// state's count changes.
+func (w *Window) replayedRoom(now, most int64, s *limit.Spec) int64 {
+	n := w.Cells.past(now)
+	st, held, at := w.replay(s, n), w.heldAfter(n), now
+	for list := w.Cells.list[n:]; ; list = list[1:] {
+		next := int64(math.MaxInt64)
+		if len(list) > 0 {
+			next = list[0].at
+		}
+		if left := most - held; left >= 0 {
+			t, r := at, st.Read(at, s)
+			if r.Used > left {
+				t = st.RoomAt(at, left, s, r)
+			}
+			if t < next {
+				return t
+			}
+		}
+		w.lapse(s, st, list[0])
+		held, at = held-list[0].charge-list[0].release, next
+	}
+}
+
 // stateRoom returns the first ms, not before now, at which the state counts at most `most` units.
 func (w *Window) stateRoom(now, most int64, s *limit.Spec, r Reading) int64 {
 	if r.state.Used <= most {
@@ -114,27 +178,27 @@ func (w *Window) stateRoom(now, most int64, s *limit.Spec, r Reading) int64 {
 
 // EmptyAt returns the first ms at which nothing counts any more, if nothing is charged, held or settled until then:
 // when the charged units have expired, those of cells that release have lapsed, and those of other cells have left
-// the window. What a multi-key request holds, it charges at once, so it counts as if it were charged now. Only such
-// requests hold units of a kind other than RL.SLIDE and slots.
+// the window.
 func (w *Window) EmptyAt(now int64, s *limit.Spec) (at int64) {
-	dated := int64(0)
-	if w.State != nil {
-		at, dated = w.State.EmptyAt(now, s), newest(w.State)
+	st, dated := w.State, int64(0)
+	charged := w.Cells != nil && replays(s)
+	if charged {
+		st = w.replay(s, len(w.Cells.list))
+	}
+	if st != nil {
+		at, dated = st.EmptyAt(now, s), newest(st)
 	}
 	if w.Cells == nil {
 		return at
 	}
-	if s.Kind.Windowed() && s.Kind != limit.Slide {
-		return max(at, s.EmptyIf(w.State, w.Window, now, w.Cells.units))
-	}
-	charge, release := false, false
-	for i := len(w.Cells.list) - 1; i >= 0 && (!charge || !release); i-- {
+	released := false
+	for i := len(w.Cells.list) - 1; i >= 0 && (!charged || !released); i-- {
 		l := w.Cells.list[i]
-		if !charge && l.charge > 0 {
-			charge, at = true, max(at, w.leaves(l, dated))
+		if !charged && l.charge > 0 {
+			charged, at = true, max(at, w.leaves(l, dated))
 		}
-		if !release && l.release > 0 {
-			release = true
+		if !released && l.release > 0 {
+			released = true
 			if l.at > now {
 				at = max(at, l.at)
 			}
@@ -143,21 +207,34 @@ func (w *Window) EmptyAt(now int64, s *limit.Spec) (at int64) {
 	return at
 }
 
-// Until returns the last ms at which the cells can matter.
-func (w *Window) Until() int64 {
+// EmptyIfCharged returns the first ms at which nothing counts any more if what is held is charged now. It is not for a
+// log.
+func (w *Window) EmptyIfCharged(now int64, s *limit.Spec) int64 {
+	return s.EmptyIf(w.State, w.Window, now, w.Cells.units)
+}
+
+// Until returns the last ms at which the cells of a window of s can matter.
+func (w *Window) Until(s *limit.Spec) int64 {
 	last := w.Cells.list[len(w.Cells.list)-1].at - 1
 	for i := len(w.Cells.list) - 1; i >= 0; i-- {
-		if l := w.Cells.list[i]; l.charge > 0 {
+		l := w.Cells.list[i]
+		switch {
+		case l.charge == 0:
+		case replays(s):
+			st := s.Copy(nil, w.Window)
+			w.lapse(s, st, l)
+			return max(last, st.Until())
+		default:
 			return max(last, w.leaves(l, 0)-1)
 		}
 	}
 	return last
 }
 
-// newest returns the ms of a state's newest charge, as RL.SLIDE dates it.
+// newest returns the ms of a state's newest charge, as RL.SLIDE dates it; 0 of other kinds.
 func newest(s *limit.State) int64 {
 	if s.Kind() != limit.Slide {
-		return 0 // only RL.SLIDE has cells that charge
+		return 0
 	}
 	return s.Until() - s.Window()
 }

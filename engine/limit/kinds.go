@@ -36,8 +36,8 @@ func (k Kind) Known() bool { return k < Kinds && algorithms[k].name != "" }
 // Windowed reports whether units of this kind count in windows. They can be held, and charged by requests with an id.
 func (k Kind) Windowed() bool { return k.Known() && algorithms[k].windows }
 
-// Additive reports whether units of this kind that were counted in several places
-// add up, so that they can be lent to shards and written back to a node.
+// Additive reports whether units of this kind that were counted in several places add up, so that they can be lent to
+// shards, written back to a node, and charged as of a deadline that has passed (package hold).
 func (k Kind) Additive() bool { return k.Known() && algorithms[k].additive }
 
 // Rated reports whether units of this kind drain at a rate, so that its requests go by the clock alone,

@@ -117,18 +117,24 @@ func (st *State) Until() int64 { return algorithms[st.Kind()].until(st) }
 // EmptyAt returns the first ms at which nothing counts any more for a request with spec s, if nothing else is charged.
 func (st *State) EmptyAt(now int64, s *Spec) int64 { return algorithms[st.Kind()].empty(st, now, s) }
 
-// EmptyIf returns the first ms at which nothing counts any more if units are charged at a ms, in addition to what the
-// state of a window has, which may be nil. It is not for a log.
-func (s *Spec) EmptyIf(st *State, w Window, at, units int64) int64 {
-	var then State
+// Copy returns a copy of the state of a window, which may be nil: then it has counted nothing. It is not for a log.
+func (s *Spec) Copy(st *State, w Window) *State {
+	then := new(State)
 	if then.Init(s, w); st != nil {
 		cells := then.cells
-		if then = *st; cells != nil {
+		if *then = *st; cells != nil {
 			copy(*cells, *st.cells)
 			then.cells = cells
 		}
 	}
-	algorithms[s.Kind].charge(&then, at, s, w, units, 0)
+	return then
+}
+
+// EmptyIf returns the first ms at which nothing counts any more if units are charged at a ms, in addition to what the
+// state of a window has, which may be nil. It is not for a log.
+func (s *Spec) EmptyIf(st *State, w Window, at, units int64) int64 {
+	then := s.Copy(st, w)
+	algorithms[s.Kind].charge(then, at, s, w, units, 0)
 	then.last = at
 	return then.EmptyAt(at, s)
 }

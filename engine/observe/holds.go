@@ -58,6 +58,18 @@ func (h *holds) observe(r *engine.Request, res *engine.Result) {
 	}
 }
 
+// soughtTwice reports whether request i is an RL.SETTLE that sought its hold in vain, and another request of the same
+// command, about the key's shadow or the key, counts for both: the one that found it, or else the second.
+func soughtTwice(requests []engine.Request, results []engine.Result, i int) bool {
+	if requests[i].Op != engine.OpSettle || results[i].Settled.Settled || results[i].Err != nil {
+		return false
+	}
+	if requests[i].Shadow {
+		return results[i-1].Settled.Settled
+	}
+	return i+1 < len(requests) && requests[i+1].Hold == requests[i].Hold
+}
+
 // CountLapsedLeases counts leases of RL.ACQUIRE that had lapsed, and were removed by requests that are not observed.
 func (o *Observer) CountLapsedLeases(n int64) { o.holds.lapsedLeases.Add(n) }
 

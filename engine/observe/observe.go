@@ -97,7 +97,7 @@ func shadowOutcome(res *engine.Result) Outcome {
 // Command is the command of a decision. For RL.CHECK it is that of its policy's algorithm.
 type Command uint8
 
-// Reserve is RL.RESERVE. Each other command has the number of its kind of limit.
+// Reserve is RL.RESERVE and RL.HOLD. Each other command has the number of its kind of limit.
 const Reserve = Command(5) // no kind has this number
 
 // Commands has all commands.
@@ -189,7 +189,9 @@ func (o *Observer) count(p *engine.Pipeline, took time.Duration) {
 	for i := range requests {
 		r, res := &requests[i], &results[i]
 		if r.Op != engine.OpDecide || res.Lapsed > 0 {
-			o.holds.observe(r, res)
+			if !soughtTwice(requests, results, i) {
+				o.holds.observe(r, res)
+			}
 			if r.Op != engine.OpDecide {
 				continue
 			}

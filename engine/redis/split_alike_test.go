@@ -15,7 +15,7 @@ import (
 
 // Random histories of requests about split keys, through three proxies, are decided as the embedded engine decides
 // them, which splits nothing. Each key is asked about in several ways and with changing limits: RL.SLIDE, RL.COUNTER with
-// and without STRICT, RL.FIXED, two windows, RL.RESERVE, RL.SETTLE, ONCE and RL.RESET.
+// and without STRICT, RL.FIXED, two windows, RL.RESERVE, RL.HOLD, RL.SETTLE, ONCE and RL.RESET.
 func TestSplitKeysAreDecidedAsIfTheyWereNotSplit(t *testing.T) {
 	t.Parallel()
 	seed := conformance.Seed()
@@ -97,7 +97,7 @@ func (a *alike) request() engine.Request {
 		return r
 	}
 	var p engine.Pipeline
-	a.Add(&p, "RL.SLIDE", "RL.SLIDE", "RL.SLIDE", "RL.SLIDE", "RL.COUNTER", "RL.COUNTER", "RL.FIXED", "RL.FIXED", "RL.RESERVE")
+	a.Add(&p, "RL.SLIDE", "RL.SLIDE", "RL.SLIDE", "RL.SLIDE", "RL.COUNTER", "RL.COUNTER", "RL.FIXED", "RL.FIXED", "RL.RESERVE", "RL.HOLD")
 	r := p.Requests[0]
 	if a.IntN(40) == 0 {
 		return conformance.Reset(a.Keys[0])

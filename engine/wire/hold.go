@@ -27,11 +27,11 @@ func kindOfID(r *engine.Request) int64 {
 	return idReservation
 }
 
-// IDFields returns what a request with an id of its own adds to its spec. Only the units of a log (RL.RESERVE) can be
-// charged when they lapse.
+// IDFields returns what a request with an id of its own adds to its spec. Only additive units can be charged when they
+// lapse.
 func IDFields(r *engine.Request) []byte {
 	b := formatID.append(nil, r.Hold.ID[:], kindOfID(r))
-	return formatHOLD.append(b, nil, r.Hold.TTL, int64(flag(r.Hold.Release || r.Kind != limit.Slide, 1)))
+	return formatHOLD.append(b, nil, r.Hold.TTL, int64(flag(r.Hold.Release || !r.Kind.Additive(), 1)))
 }
 
 // AdmitArgs returns the arguments of the function admit, which decides a request with an id of its own.

@@ -40,7 +40,8 @@ func (k *Key) Inspect(clock int64) (out []engine.Inspection) {
 	for _, h := range k.holds {
 		for _, w := range h.windows() {
 			of := windowOf(&h.spec, w)
-			if now < h.deadline || !h.release && now <= grid(h.deadline, k.last[of].limit, w.Length)+w.Length {
+			lapsed := []Charge{{At: h.deadline * 1000, Units: h.units, Limit: k.last[of].limit}}
+			if now < h.deadline || !h.release && Used(of, lapsed, now*1000, limit.Strict) > 0 {
 				live[of] = true
 			}
 		}

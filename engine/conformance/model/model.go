@@ -249,7 +249,7 @@ func (k *Key) Decide(clock int64, s *limit.Spec, with *engine.Hold) (a Answer) {
 	default:
 		a.Lapsed = k.lapse(now)
 		h.ttl, h.deadline = with.TTL, k.deadline(now, with.TTL, s)
-		h.release = with.Release || s.Kind != limit.Slide
+		h.release = with.Release || !s.Kind.Additive()
 		k.holds = append(k.holds, h)
 		for _, w := range h.windows() {
 			k.last[windowOf(s, w)] = held{now, w.Limit}
