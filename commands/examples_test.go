@@ -25,6 +25,7 @@ const exampleTime = 4102444800000 + 1_765_000
 // before has what is typed before the examples of commands that need a state.
 var before = map[string][]string{
 	"rl.check":           {"RL.POLICY SET api SLIDE 100 60", "RL.POLICY OVERRIDE api scraper:* BLOCKED"},
+	"rl.hold":            {"RL.POLICY SET tokens FIXED 1000 60"},
 	"rl.inspect":         {"RL.SLIDE user:42 100 60"},
 	"rl.policy|del":      {"RL.POLICY SET api SLIDE 100 60", "RL.POLICY OVERRIDE api tenant:42 1000 60"},
 	"rl.policy|get":      {"RL.POLICY SET api SLIDE 100 60"},

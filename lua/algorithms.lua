@@ -43,11 +43,12 @@
 -- is not after the newest charge, and `insert(st, rec, limit, moments, units)` at several moments, in order, before the
 -- newest charge or after it. If units drain, charge does as well.
 --
--- An algorithm may have three more functions. `straight` is described with lib.ask. `asked(q, text, at)` sets
+-- An algorithm may have four more functions. `straight` is described with lib.ask. `asked(q, text, at)` sets
 -- in a spec's table what its text says about windows from an index on, if that has another form than in spec.lua.
 -- `empty_after(st, ms, limit, units, strict)` returns the first ms at which units that were charged at a ms, which
 -- nothing else was, no longer count. All holdable algorithms have it but slots. If units drain, it returns when nothing
--- would be used if so many more were charged now.
+-- would be used if so many more were charged now. `append(st, limit, moments, units)` charges units that were held at
+-- several moments, in order and after the newest charge, after usage at the last of them. Additive algorithms have it.
 local lib = ...
 
 -- The common case of a decision in one step, by a straight function:

@@ -170,8 +170,11 @@ func logs(n, entries int) func(h *holder) {
 	}
 }
 
-// deadlines holds units until as many deadlines as there can be.
-func deadlines(n int) func(h *holder) {
+// deadlines holds units of RL.SLIDE until as many deadlines as there can be.
+func deadlines(n int) func(h *holder) { return heldUntil(slide(1, windows(n, more, 366*day)...)) }
+
+// heldUntil holds units until as many deadlines as there can be.
+func heldUntil(r *engine.Request) func(h *holder) {
 	return func(h *holder) {
 		h.clear()
 		ttl, step := int64(1000), int64(0)
@@ -179,7 +182,7 @@ func deadlines(n int) func(h *holder) {
 			if step++; step > 64 {
 				ttl, step = 2*ttl, 1
 			}
-			return with(slide(1, windows(n, more, 366*day)...), fmt.Sprint("d", ttl, step), ttl+step*ttl/64, step%2 == 0)
+			return with(r, fmt.Sprint("d", ttl, step), ttl+step*ttl/64, step%2 == 0)
 		})
 	}
 }
@@ -277,5 +280,9 @@ func dearest() []dear {
 		}, func(_ *holder, i int) *engine.Request { return settling("s" + strconv.Itoa(i%1000)) }},
 		{"RL.SLIDE denied, 8 windows, many lapsed deadlines", 1500, false, func(h *holder) { h.at += day },
 			func(_ *holder, i int) *engine.Request { return slide(int64(1000+i%100), windows(8, 1610, 366*day)...) }},
+		{"RL.COUNTER denied, 8 windows of 1,000 BUCKETS, many deadlines", 1500, false, heldUntil(counter(1, windows(8, more, 30*day)...)),
+			func(_ *holder, i int) *engine.Request { return counter(int64(1000+i%100), windows(8, 1610, 30*day)...) }},
+		{"the same, many lapsed deadlines", 2000, false, func(h *holder) { h.at += 10 * day },
+			func(_ *holder, i int) *engine.Request { return counter(int64(1000+i%100), windows(8, 1610, 30*day)...) }},
 	}
 }

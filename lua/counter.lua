@@ -9,7 +9,7 @@
 local lib = ...
 
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
-local min, floor, ceil, rep = math.min, math.floor, math.ceil, lib.schema.rep
+local min, max, floor, ceil, rep, concat = math.min, math.max, math.floor, math.ceil, lib.schema.rep, table.concat
 local schema, record, rate_at, charged = lib.schema, lib.record, lib.rate.at, lib.rate.charged
 local BYTES, WRAP, SHIFT, ask = schema.COUNTER_BYTES, schema.COUNTER_WRAP, schema.SHIFT, lib.ask
 local FIELDS = 16 -- bytes
@@ -195,6 +195,28 @@ function counter.late(st, _, ms, units)
   end
   st.area, st.used = s, st.used + units
   if n > 1 then st.patch, st.patch_at = s, 0 end
+end
+
+-- append is described in algorithms.lua. It composes the totals in the order of their sub-windows, and then turns them
+-- to their slots.
+function counter.append(st, _, moments, units)
+  local n, window, k, total = st.parameter, st.window, st.k, st.total
+  local oldest, newest, old = k - n, max(st.was, k - n - 1), st.area or record.area(st)
+  st.used = st.oldest + st.rest
+  local pieces, first = {}, oldest % (n + 1) * BYTES
+  if newest >= oldest then pieces[1] = sub(sub(old, first + 1) .. sub(old, 1, first), 1, (newest - oldest) * BYTES) end
+  for i, ms in ipairs(moments) do
+    local at = floor(ms * n / window)
+    if at > newest then
+      pieces[#pieces + 1] = rep(pack('>I5', total), at - max(newest, oldest))
+      newest = at
+    end
+    total = (total + units[i]) % WRAP
+    if at >= oldest then st.used = st.used + units[i] end
+  end
+  pieces[#pieces + 1] = pack('>I5', total)
+  local s = concat(pieces)
+  st.area = sub(s, (n + 1) * BYTES - first + 1) .. sub(s, 1, (n + 1) * BYTES - first)
 end
 
 function counter.matters_until(st)

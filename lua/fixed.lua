@@ -36,6 +36,15 @@ function fixed.late(st, _, ms, units)
   if ms >= st.last - st.last % st.window then st.used = st.used + units end
 end
 
+-- append is described in algorithms.lua.
+function fixed.append(st, _, moments, units)
+  local ends = fixed.empty_after(st, moments[#moments])
+  if fixed.empty_at(st) ~= ends then st.used = 0 end
+  for i, ms in ipairs(moments) do
+    if fixed.empty_after(st, ms) == ends then st.used = st.used + units[i] end
+  end
+end
+
 function fixed.matters_until(st) return fixed.empty_at(st) - 1 end
 
 -- straight is described with lib.ask.

@@ -223,28 +223,17 @@ end
 
 -- charge charges lapsed units to the state of their window, each at its deadline.
 function holds.charge(rec, held, moments, units)
-  local kind, now, limit = held.kind - HOLDS, rec.now, held.limit
-  local algorithm, st = lib.algorithms[kind], record.find(kind, held.parameter, held.window)
+  local kind, parameter, window, now = held.kind - HOLDS, held.parameter, held.window, rec.now
+  local st = record.find(kind, parameter, window)
   if not st then
-    st = record.state(kind, held.parameter, held.window)
+    st = record.state(kind, parameter, window)
     record.add(st)
   end
-  if kind == SLIDE then
-    rec.now = moments[#moments]
-    slide.usage(st, rec)
-    slide.append(st, limit, moments, units)
-  else
-    st.area = st.area or record.area(st) -- charges in memory are to be read again
-  end
-  for i, ms in ipairs(moments) do
-    if kind ~= SLIDE then
-      rec.now = ms
-      algorithm.usage(st, rec)
-      algorithm.charge(st, rec, limit, units[i])
-    end
-    st.rate, st.last = rate.charged(ms, st.last, st.rate, ms), max(st.last, ms)
-  end
-  st.limit, rec.rewrite, rec.now = limit, true, now
+  rec.now = moments[#moments]
+  st.algorithm.usage(st, rec)
+  st.algorithm.append(st, held.limit, moments, units)
+  for _, ms in ipairs(moments) do st.rate, st.last = rate.charged(ms, st.last, st.rate, ms), max(st.last, ms) end
+  st.limit, rec.rewrite, rec.now = held.limit, true, now
 end
 
 -- counts_until returns the last ms at which units count that are charged at a deadline to a log whose newest entry is
@@ -354,30 +343,63 @@ local function ends(st, rec, newest, enough)
   return count
 end
 
--- replayed_room is room_at for kinds whose units do not leave the window independently. It charges the units of one
--- deadline after the other to a copy of the state.
-local function replayed_room(st, rec, most, strict)
-  local algorithm, held, copy = st.algorithm, st.held, record.state(st.kind, st.parameter, st.window)
-  local s, at, now, left, room = cells(held), 1, rec.now, held.charge + held.release, math.huge
-  copy.area = st.area or record.area(st)
-  copy.fields.read(copy, st.fields.write(st), 1)
-  while true do
-    local next, charge, release = math.huge, 0, 0
-    if at <= #s then next, charge, release = unpack('>I6I6I6', s, at) end
-    if left <= most then
-      local over = algorithm.usage(copy, rec, strict) + left - most
-      room = over <= 0 and rec.now or algorithm.room_at(copy, rec, over, most - left, strict)
-      if room < next then break end
-    end
-    rec.now, left, at = next, left - charge - release, at + CELL
+-- above returns the index of the first number of a sorted list that is above x.
+local function above(list, x)
+  local low, high = 1, #list + 1
+  while low < high do
+    local mid = floor((low + high) / 2)
+    if list[mid] > x then high = mid else low = mid + 1 end
+  end
+  return low
+end
+
+-- summed returns the deadlines of units that are charged when they lapse, and of those that are released; and for each
+-- deadline, at its index plus 1, the units up to it.
+local function summed(st)
+  local s, charges, releases, charged, released = cells(st), {}, {}, { 0 }, { 0 }
+  for at = 1, #s, CELL do
+    local deadline, charge, release = unpack('>I6I6I6', s, at)
     if charge > 0 then
-      algorithm.usage(copy, rec)
-      algorithm.charge(copy, rec, held.limit, charge)
-      copy.last = next
+      local i = #charges + 1
+      charges[i], charged[i + 1] = deadline, charged[i] + charge
+    end
+    if release > 0 then
+      local i = #releases + 1
+      releases[i], released[i + 1] = deadline, released[i] + release
     end
   end
+  return charges, charged, releases, released
+end
+
+-- windowed_room is room_at for kinds with sub-windows. Units that are charged when they lapse count in full until the
+-- sub-window of their deadline is the oldest one, and then as it does, so what counts at a ms never grows with the ms.
+local function windowed_room(st, rec, most, strict)
+  local algorithm, n, window, now, copy = st.algorithm, st.parameter, st.window, rec.now, {}
+  local charges, charged, releases, released = summed(st.held)
+  local leaves, places = {}, {}
+  for i, deadline in ipairs(charges) do
+    leaves[i] = algorithm.empty_after(st, deadline, st.held.limit, 1, true)
+    places[i] = floor(deadline * n / window)
+  end
+  for name, value in pairs(st) do copy[name] = value end -- usage changes some of its fields
+  copy.area = st.area or record.area(st)
+  local function used(ms)
+    rec.now = ms
+    local units, gone = algorithm.usage(copy, rec, strict), charged[above(leaves, ms)]
+    local old = gone
+    if algorithm.weighted and not strict then
+      old = max(charged[above(places, copy.k - n)], gone)
+      units = copy.rest + floor((copy.oldest + old - gone) * (window - copy.e) / window)
+    end
+    return units + charged[#charged] - old + released[#released] - released[above(releases, ms)]
+  end
+  local low, high = now, holds.empty_at(st, rec, strict)
+  while high - low > 1 do
+    local mid = floor((low + high) / 2)
+    if used(mid) <= most then high = mid else low = mid end
+  end
   rec.now = now
-  return room
+  return high
 end
 
 -- room_at returns the first ms at which at most `most` units of the window count; now, `over` more do. Of a log, charged
@@ -385,7 +407,7 @@ end
 function holds.room_at(st, rec, over, most, strict)
   local algorithm = st.algorithm
   if not st.held or st.held.cells == 0 then return algorithm.room_at(st, rec, over, most, strict) end
-  if st.held.charge > 0 and st.kind ~= SLIDE then return replayed_room(st, rec, most, strict) end
+  if st.held.charge > 0 and st.kind ~= SLIDE then return windowed_room(st, rec, most, strict) end
   local used = most + over - st.held.charge - st.held.release
   local count = ends(st.held, rec, st.newest, most - used)
   local function room(i) -- when the charged units leave room beside the units held from the i-th moment on

@@ -51,7 +51,7 @@ func Hold(catalog *policy.Catalog) ratelimit.Command {
 			"0, 0, 0, 1000 and 1000: nothing is held, and its RL.SETTLE replies 0, 0 and 0. With a policy that has " +
 			"SHADOW, units of the shadow are held, and the first integer is 1.",
 		Examples: []table.Example{{Line: "RL.HOLD tokens red COST 400 ID req-81 TTL 30",
-			Reply: "1) (integer) 1\n2) (integer) 1000\n3) (integer) 600\n4) (integer) 0\n5) (integer) 35000"}},
+			Reply: "1) (integer) 1\n2) (integer) 1000\n3) (integer) 600\n4) (integer) 0\n5) (integer) 34000"}},
 	}, filler(catalog))
 }
 

@@ -8,7 +8,7 @@ import (
 
 // find returns the command of that name, in any case, or nil.
 func find(name []byte) *Command {
-	for _, c := range Commands() {
+	for _, c := range append(Commands(), Settle(func([]byte) bool { return false })) {
 		if strings.EqualFold(string(name), c.Name) {
 			return &c
 		}

@@ -57,7 +57,7 @@ func (w *Window) lapse(s *limit.Spec, st *limit.State, l cell) {
 	if l.charge > 0 {
 		charged := *s
 		charged.Cost = l.charge
-		st.Charge(l.at, &charged, w.Window, 1, st.Read(l.at, s))
+		st.Charge(l.at, &charged, w.Window, 1, limit.Reading{})
 	}
 }
 

@@ -1,11 +1,12 @@
 // A gateway to a language model, where each customer has so many tokens a minute.
 //
 //     npm install
+//     rlproxy ../policies.conf
 //     node gateway.mjs
 //     curl -N -H 'X-Api-Key: red' -d '{"prompt": "say it again", "max_tokens": 50}' http://127.0.0.1:8080/
 //
-// The cost of a response is known only afterwards. So the gateway reserves the most that it can cost, which is the
-// prompt and max_tokens, streams the response, and settles with what was used. The rest is free again at once.
+// How many is the policy `tokens` of rlproxy's configuration. The cost of a response is known only afterwards. So the
+// gateway holds the most that it can cost, which is the prompt and max_tokens, streams the response, and settles with what was used. The rest is free again at once.
 //
 // Both commands have the id of the reservation. If there is no reply, the gateway retries with the same id: nothing is
 // held or charged twice. If the gateway dies, the reservation lapses after TTL and is charged in full.
@@ -17,8 +18,6 @@ import { createServer } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createClient } from 'redis'
 
-const LIMIT = 1000 // tokens
-const WINDOW = '60s'
 const { PORT = 8080, RLPROXY = '127.0.0.1:6380', TTL = '60', SECONDS_PER_TOKEN = '0.02' } = process.env
 
 const rl = createClient({
@@ -68,13 +67,14 @@ async function answer (req, res) {
   let body = ''
   for await (const piece of req) body += piece
   const { prompt, max_tokens: maxTokens } = JSON.parse(body)
-  const key = `tokens:${req.headers['x-api-key'] ?? 'anonymous'}`
+  const customer = req.headers['x-api-key'] ?? 'anonymous'
+  const key = `tokens:${customer}` // as all commands but RL.HOLD and RL.CHECK name it
   let used = count(prompt)
   // An id of our own. Had the client chosen it, it could use the same one for everything.
   const id = randomUUID()
   let reply
   try {
-    reply = await ask(2, 'RL.RESERVE', key, `${LIMIT}`, WINDOW, 'COST', `${used + maxTokens}`, 'ID', id, 'TTL', `${TTL}s`, 'FAIL', 'ERROR')
+    reply = await ask(2, 'RL.HOLD', 'tokens', customer, 'COST', `${used + maxTokens}`, 'ID', id, 'TTL', `${TTL}s`, 'FAIL', 'ERROR')
   } catch (err) {
     console.error(`${key}: ${err.message}`)
     const tooMuch = err.message.includes('cost exceeds limit')

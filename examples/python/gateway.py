@@ -1,10 +1,12 @@
 """A gateway to a language model, where each customer has so many tokens a minute.
 
     pip install redis
+    rlproxy ../policies.conf
     python gateway.py
     curl -N -H 'X-Api-Key: red' -d '{"prompt": "say it again", "max_tokens": 50}' http://127.0.0.1:8080/
 
-The cost of a response is known only afterwards. So the gateway reserves the most that it can cost, which is the
+How many is the policy `tokens` of rlproxy's configuration. The cost of a response is known only afterwards. So the
+gateway holds the most that it can cost, which is the
 prompt and max_tokens, streams the response, and settles with what was used. The rest is free again at once.
 
 Both commands have the id of the reservation. If there is no reply, the gateway retries with the same id: nothing is
@@ -25,7 +27,6 @@ from math import ceil
 
 import redis
 
-LIMIT, WINDOW = 1000, "60s"  # tokens
 TTL = int(os.environ.get("TTL", 60))
 SECONDS_PER_TOKEN = float(os.environ.get("SECONDS_PER_TOKEN", 0.02))
 
@@ -72,13 +73,14 @@ class Gateway(BaseHTTPRequestHandler):
     def do_POST(self):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         prompt, max_tokens = asked["prompt"], asked["max_tokens"]
-        key = "tokens:" + self.headers.get("X-Api-Key", "anonymous")
+        customer = self.headers.get("X-Api-Key", "anonymous")
+        key = "tokens:" + customer  # as all commands but RL.HOLD and RL.CHECK name it
         used = count(prompt)
         # An id of our own. Had the client chosen it, it could use the same one for everything.
         id = uuid.uuid4().hex
         try:
             allowed, _, _, retry_after, _ = ask(
-                2, "RL.RESERVE", key, LIMIT, WINDOW, "COST", used + max_tokens, "ID", id, "TTL", f"{TTL}s", "FAIL", "ERROR")
+                2, "RL.HOLD", "tokens", customer, "COST", used + max_tokens, "ID", id, "TTL", f"{TTL}s", "FAIL", "ERROR")
         except redis.RedisError as e:
             logging.error("%s: %s", key, e)
             too_much = "cost exceeds limit" in str(e)

@@ -51,8 +51,8 @@ var examples = []example{
 	{"Go, by policy", "examples/go/policy/main.go", []string{"tests/.cache/bin/example-go-policy"}, byPolicy, "hello", nil},
 	{"FastAPI, login", "examples/python/fastapi_login.py", []string{middlewares, "examples/python/fastapi_login.py"}, byPolicy, "", limitsLogins},
 	{"Express, user and tenant", "examples/node/express.mjs", []string{"node", "examples/node/express.mjs"}, byPolicy, "", limitsUsersAndTenants},
-	{"Python, tokens", "examples/python/gateway.py", []string{python, "examples/python/gateway.py"}, "", "", reservesTokens},
-	{"Node, tokens", "examples/node/gateway.mjs", []string{"node", "examples/node/gateway.mjs"}, "", "", reservesTokens},
+	{"Python, tokens", "examples/python/gateway.py", []string{python, "examples/python/gateway.py"}, byPolicy, "", reservesTokens},
+	{"Node, tokens", "examples/node/gateway.mjs", []string{"node", "examples/node/gateway.mjs"}, byPolicy, "", reservesTokens},
 	{"Python, jobs", "examples/python/worker.py", []string{python, "examples/python/worker.py"}, "", "", sharesSlots},
 	{"Node, checkout", "examples/node/checkout.mjs", []string{"node", "examples/node/checkout.mjs"}, "", "", asksAllAtOnce},
 }

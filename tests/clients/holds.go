@@ -52,7 +52,7 @@ func counts(proxy *server, key, command string, used, held int64) error {
 // reservesTokens tries a gateway: answers, one that is denied, one that a client leaves, a proxy that does not
 // answer for a while, and a gateway that is killed. Each time it looks at what is charged and held in the end.
 func reservesTokens(e example) error {
-	proxy, err := startProxy()
+	proxy, err := startProxy("--include", e.policies)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func reservesTokens(e example) error {
 			}
 			answered := make(chan error, 1)
 			go func() { answered <- p.replies(http.StatusOK, "word\n", ask(2, 50), "X-Api-Key: blue") }() // it has a timeout
-			err := until("the gateway retries", func() bool { return strings.Contains(p.log.String(), "retrying: RL.RESERVE") })
+			err := until("the gateway retries", func() bool { return strings.Contains(p.log.String(), "retrying: RL.HOLD") })
 			return errors.Join(err, proxy.cmd.Process.Signal(syscall.SIGCONT), <-answered)
 		},
 		func() error { return counts(proxy, "tokens:blue", slide, 4, 0) },
