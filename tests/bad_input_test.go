@@ -122,6 +122,8 @@ var badInput = []struct {
 	{"RL.RESERVE k 10 60 COST 1 ID " + id65, errID},
 	{"RL.RESERVE k 10 60 COST 1 ID a TTL 61", errTTL},
 	{"RL.RESERVE k 10 60 COST 1 ID a TTL 0", errTTL},
+	{"RL.HOLD what k COST 1 ID a", "ERR no such policy 'what'"},
+	{"RL.HOLD what k COST 1 ID", wrongArity("rl.hold")},
 	{"RL.SETTLE k a", wrongArity("rl.settle")},
 	{"RL.SETTLE k a x", errCost},
 	{"RL.SETTLE k a -1", errCost},

@@ -42,7 +42,7 @@ func Check(catalog *policy.Catalog) ratelimit.Command {
 func Hold(catalog *policy.Catalog) ratelimit.Command {
 	return ratelimit.HoldByPolicy(table.Command{
 		Name: "rl.hold", Arity: -7, Since: "0.1.0",
-		Complexity: "As RL.RESERVE; of a COUNTER or FIXED policy O(D), with D the number of deadlines, at most some 370",
+		Complexity: "As RL.RESERVE; of a COUNTER or FIXED policy O(D) with D the deadlines, some 370 at most",
 		Summary:    "Holds units as RL.CHECK would charge them, until RL.SETTLE charges what was really used",
 		Args:       ofPolicy,
 		Replies: " The policy is one of SLIDE, COUNTER or FIXED. RL.SETTLE names the key `policy:key`. " +
