@@ -61,13 +61,14 @@ func (h *holds) observe(r *engine.Request, res *engine.Result) {
 // soughtTwice reports whether request i is an RL.SETTLE that sought its hold in vain, and another request of the same
 // command, about the key's shadow or the key, counts for both: the one that found it, or else the second.
 func soughtTwice(requests []engine.Request, results []engine.Result, i int) bool {
-	if requests[i].Op != engine.OpSettle || results[i].Settled.Settled || results[i].Err != nil {
+	r, next := &requests[i], i+1
+	switch {
+	case r.Op != engine.OpSettle || results[i].Settled.Settled || results[i].Err != nil:
 		return false
-	}
-	if requests[i].Shadow {
+	case r.Shadow:
 		return results[i-1].Settled.Settled
 	}
-	return i+1 < len(requests) && requests[i+1].Hold == requests[i].Hold
+	return next < len(requests) && requests[next].Shadow && requests[next].Hold == r.Hold
 }
 
 // CountLapsedLeases counts leases of RL.ACQUIRE that had lapsed, and were removed by requests that are not observed.

@@ -58,3 +58,27 @@ func TestWhatBecomesOfHoldsIsCounted(t *testing.T) {
 	require.EqualValues(t, 3, o.Durations(Reserve).Snapshot().Count, "ending a hold is no decision")
 	require.EqualValues(t, 2, o.Durations(Acquire).Snapshot().Count)
 }
+
+// An RL.SETTLE that seeks its hold for a key and for the key's shadow counts once.
+func TestASettleThatSeeksTwiceCountsOnce(t *testing.T) {
+	o := New(Config{})
+	for _, found := range [][2]bool{{true, false}, {false, true}, {false, false}} {
+		var p engine.Pipeline
+		h := new(engine.Hold)
+		for _, shadow := range []bool{false, true} {
+			r := p.Add()
+			r.Op, r.Hold, r.Shadow = engine.OpSettle, h, shadow
+		}
+		p.Grow()
+		for i := range found {
+			p.Results[i].Settled.Settled = found[i]
+		}
+		o.Observe(&p, o.busiest.started, 0, Sender{})
+	}
+	got := map[string]int64{}
+	for _, s := range o.holds.stats() {
+		got[s.Name] = s.Value
+	}
+	require.EqualValues(t, 2, got["settled"])
+	require.EqualValues(t, 1, got["settle_unknown"])
+}
