@@ -144,8 +144,8 @@ func (w *Window) RoomAt(now, most int64, s *limit.Spec, r Reading) int64 {
 	}
 }
 
-// replayedRoom is RoomAt for kinds whose lapsed units are charged to a copy of the state. Between two deadlines only the
-// state's count changes.
+// replayedRoom is RoomAt for kinds whose lapsed units are charged to a copy of the state. Between two deadlines only
+// the state's count changes.
 func (w *Window) replayedRoom(now, most int64, s *limit.Spec) int64 {
 	n := w.Cells.past(now)
 	st, held, at := w.replay(s, n), w.heldAfter(n), now
