@@ -402,8 +402,8 @@ local function windowed_room(st, rec, most, strict)
   return high
 end
 
--- room_at returns the first ms at which at most `most` units of the window count; now, `over` more do. Of a log, charged
--- and held units expire independently: room_at finds the first moment such that there is room before the next one.
+-- room_at returns the first ms at which at most `most` units of the window count; now, `over` more do. Of a log,
+-- charged and held units expire independently: room_at finds the first moment such that there is room before the next.
 function holds.room_at(st, rec, over, most, strict)
   local algorithm = st.algorithm
   if not st.held or st.held.cells == 0 then return algorithm.room_at(st, rec, over, most, strict) end
