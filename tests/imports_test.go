@@ -15,7 +15,7 @@ var allowed = map[string][]string{
 		"cmd/rlproxy/config", "commands", "commands/acl", "commands/config", "commands/slots", "commands/table", "engine", "engine/backend", "engine/decisionlog", "engine/decisionlog/why", "engine/forward", "engine/hotkeys", "engine/layout", "engine/memory",
 		"engine/observe", "engine/redis", "policy", "policy/envoy", "policy/store", "resp", "rls", "web", "web/metrics", "internal/lines", "internal/machine",
 	},
-	"cmd/rlproxy/config": {"commands/word", "engine", "engine/backend", "engine/layout", "engine/split", "policy", "internal/glob", "internal/keypair"},
+	"cmd/rlproxy/config": {"commands/word", "engine", "engine/backend", "engine/layout", "engine/replicas", "engine/split", "policy", "internal/glob", "internal/keypair"},
 	"commands": {
 		"commands/acl", "commands/clients", "commands/config", "commands/hotkeys", "commands/policies", "commands/ratelimit", "commands/reply", "commands/slots", "commands/stats", "commands/table", "commands/word",
 		"engine", "engine/forward", "engine/observe", "policy", "resp", "internal/episodes", "internal/glob",
@@ -40,9 +40,10 @@ var allowed = map[string][]string{
 	"engine/memory":      {"engine", "engine/hold", "engine/limit", "internal/shrink", "internal/episodes"},
 	"engine/conformance": {"commands/ratelimit", "commands/table", "engine", "engine/conformance/model", "engine/limit", "shard"},
 	"engine/decisionlog": {"engine", "engine/observe", "shard", "internal/lines", "internal/episodes"},
-	"engine/backend":     {"engine", "shard", "internal/keypair", "internal/sockio", "internal/episodes"},
+	"engine/backend":     {"engine", "shard", "internal/keypair", "internal/replyscan", "internal/sockio", "internal/episodes"},
 	"engine/backlog":     nil,
 	"engine/library":     {"engine/backend", "lua"},
+	"engine/replicas":    {"engine/backend"},
 	"engine/local":       {"engine", "engine/backend", "engine/limit", "engine/memory"},
 	"engine/traffic":     {"engine", "engine/backend", "engine/wire", "internal/histogram"},
 	"engine/denials":     {"engine", "engine/limit"},
@@ -54,10 +55,10 @@ var allowed = map[string][]string{
 	"engine/split":       {"engine", "engine/backend", "engine/denials", "engine/limit", "engine/wire", "lua", "shard", "shard/lease", "internal/glob"},
 	"engine/redis": {
 		"engine", "engine/advance/purse", "engine/backend", "engine/backlog", "engine/denials", "engine/layout", "engine/library", "engine/limit", "engine/local",
-		"engine/multikey", "engine/resets", "engine/split", "engine/traffic", "engine/wire", "lua", "shard", "internal/episodes",
+		"engine/multikey", "engine/replicas", "engine/resets", "engine/split", "engine/traffic", "engine/wire", "lua", "shard", "internal/episodes",
 	},
 	"engine/forward": {
-		"engine", "engine/backend", "engine/backlog", "engine/forward/keyspec", "engine/forward/replies", "lua", "internal/episodes", "internal/histogram", "internal/redisline",
+		"engine", "engine/backend", "engine/backlog", "engine/forward/keyspec", "engine/forward/replies", "lua", "internal/episodes", "internal/histogram", "internal/redisline", "internal/replyscan",
 	},
 	"engine/conformance/model": {"engine", "engine/limit"},
 	"engine/decisionlog/why":   {"engine/decisionlog", "internal/glob"},
@@ -88,6 +89,7 @@ var allowed = map[string][]string{
 	"internal/histogram":   nil,
 	"internal/lines":       nil,
 	"internal/keypair":     nil,
+	"internal/replyscan":   nil,
 	"internal/conns":       nil,
 	"internal/named":       nil,
 	"internal/shrink":      nil,
@@ -119,7 +121,7 @@ var testSupport = []string{"internal/redistest", "internal/faultnet", "internal/
 
 // alone lists, by library, the only packages that may import it.
 var alone = map[string][]string{
-	"github.com/redis/go-redis": {"engine/backend", "engine/forward", "engine/redis", "engine/registry", "engine/resets", "policy/store"},
+	"github.com/redis/go-redis": {"engine/backend", "engine/forward", "engine/redis", "engine/registry", "engine/replicas", "engine/resets", "policy/store"},
 	"github.com/tidwall/redcon": {"resp"},
 	"github.com/tinylib":        {"engine/wire"},
 	"github.com/prometheus":     {"web/metrics"},

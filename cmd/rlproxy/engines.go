@@ -73,7 +73,7 @@ func openEngines(c *config.Config, log *slog.Logger) (*engines, error) {
 			nodes.Configure(redis.Settings{
 				Fail: c.FailPolicy, FailRules: c.FailRules,
 				HotKeys: c.HotKeys, HotThreshold: int64(c.HotThreshold),
-				Advance: advanceTime(c),
+				Advance: advanceTime(c), Replicas: c.Replicas,
 			})
 			forwarder.Configure(forward.Settings{Off: !c.Passthrough, Admin: c.PassthroughAdmin,
 				Timeout: c.PassthroughTimeout})

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rlproxy/rlproxy/internal/replyscan"
 	"github.com/rlproxy/rlproxy/internal/sockio"
 )
 
@@ -30,14 +31,14 @@ type Connections struct {
 // file descriptor for a closed peer or unsolicited bytes, with TLS too.
 type connection struct {
 	net.Conn
-	raw       syscall.RawConn // the socket's raw connection, for SyscallConn
-	reader    io.Reader       // reads from Conn
-	writer    io.Writer       // writes to Conn
-	from      *Connections    // the set that tracks the connection
-	spoke     bool            // the peer has sent something other than a refusal; used only by the reader
-	refused   error           // why the peer has refused the client, or nil; used only by the reader
-	replies   scanner         // checks the replies; used only by the reader
-	malformed error           // what the scanner found, or nil; used only by the reader
+	raw       syscall.RawConn   // the socket's raw connection, for SyscallConn
+	reader    io.Reader         // reads from Conn
+	writer    io.Writer         // writes to Conn
+	from      *Connections      // the set that tracks the connection
+	spoke     bool              // the peer has sent something other than a refusal; used only by the reader
+	refused   error             // why the peer has refused the client, or nil; used only by the reader
+	replies   replyscan.Scanner // checks the replies; used only by the reader
+	malformed error             // what the Scanner found, or nil; used only by the reader
 }
 
 // unspoken is the error of a connection whose peer has never sent a byte, or only a refusal. Because a
@@ -62,7 +63,7 @@ func refusal(p []byte) error {
 }
 
 // Read wraps the error of a peer that never sent anything in unspoken, and so it does with a refusal. What precedes a
-// reply that exceeds the limits of the scanner is returned first, since it may be replies to other clients.
+// reply that exceeds the limits of replyscan is returned first, since it may be replies to other clients.
 func (c *connection) Read(p []byte) (int, error) {
 	for c.malformed == nil {
 		n, err := c.reader.Read(p)
@@ -74,7 +75,7 @@ func (c *connection) Read(p []byte) (int, error) {
 		case c.refused != nil: // again, if go-redis has ignored it before
 			return 0, unspoken{c.refused}
 		case n > 0:
-			n, c.malformed = c.replies.feed(p[:n])
+			n, c.malformed = c.replies.Feed(p[:n])
 		case err != nil && !c.spoke:
 			err = unspoken{err}
 		}
@@ -139,9 +140,9 @@ func (cs *Connections) dialer(target *tlsTarget, config func() *tls.Config,
 		if err != nil {
 			return unopened{err: err}, nil
 		}
-		c := &connection{Conn: conn, from: cs, replies: scanner{limits: parsedLimits}}
+		c := &connection{Conn: conn, from: cs, replies: replyscan.Scanner{Limits: replyscan.Parsed}}
 		if cs.PassOn {
-			c.replies.limits = passedLimits
+			c.replies.Limits = replyscan.Passed
 		}
 		c.raw, err = conn.(syscall.Conn).SyscallConn()
 		if target != nil && err == nil {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/rlproxy/rlproxy/internal/replyscan"
 )
 
 // unable lists the error codes of a node that replies but cannot serve any request: it is loading, or a replica, or
@@ -21,7 +22,7 @@ var demoted = []string{"LOADING", "READONLY", "MASTERDOWN"}
 var cutOff = []string{"CLUSTERDOWN", "NOREPLICAS"}
 
 // ErrMalformed is the error for a reply that cannot be parsed or is inconsistent.
-var ErrMalformed = errors.New("malformed reply")
+var ErrMalformed = replyscan.ErrMalformed
 
 // hasCode reports whether err is an error reply with one of the codes.
 func hasCode(err error, codes []string) bool {
@@ -112,3 +113,28 @@ func (r Reply) Error() string { return string(r) }
 
 // RedisError makes a Reply a redis.Error, for IsReply and Demoted.
 func (Reply) RedisError() {}
+
+// RefusedCall is a call that a node refused, although it is up.
+type RefusedCall struct{ Key, Why string } // the name of a key of the call, and the node's error
+
+// Condition returns the state of the node's health, or "refuses" if it is up but has refused the last call.
+func (n *Node) Condition() string {
+	if n.Health() == Up && n.Refused.Load() != nil {
+		return "refuses"
+	}
+	return n.Health().String()
+}
+
+// Trouble returns why the Condition is not "up", or "" if it is.
+func (n *Node) Trouble() string {
+	switch r := n.Refused.Load(); {
+	case n.Health() != Up:
+		return n.Reason()
+	case r != nil:
+		return "it refused the last call: " + r.Why
+	}
+	return ""
+}
+
+// TakesWrites reports whether the node is up and did not refuse the last call.
+func (n *Node) TakesWrites() bool { return n.Health() == Up && n.Refused.Load() == nil }

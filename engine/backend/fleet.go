@@ -14,9 +14,9 @@
 // has left the topology is closed a few seconds later, after the functions registered with Node.OnClose have run.
 //
 // No reply of a node can end the process: each goroutine here runs its rounds under Guard (guard.go), and a connection
-// refuses replies that announce too much data (scanner.go).
+// refuses replies that announce too much data (package replyscan).
 //
-// Reading order: fleet.go (this file), url.go, tls.go, topology.go, node.go, connections.go, scanner.go, quiet.go
+// Reading order: fleet.go (this file), url.go, tls.go, topology.go, node.go, connections.go, quiet.go
 // (go-redis's own log), health.go, errors.go, kind.go, busy.go, guard.go, watcher.go, then cluster.go and sentinel.go.
 package backend
 

@@ -30,6 +30,9 @@ type Node struct {
 
 	facts atomic.Pointer[facts] // nil: not known yet
 
+	// Refused is the last call, if the node refused it, else nil. Users of the node write it.
+	Refused atomic.Pointer[RefusedCall]
+
 	mu      sync.Mutex
 	onClose []func() error // functions to call before the client is closed; guarded by mu
 	closed  bool           // guarded by mu

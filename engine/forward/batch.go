@@ -10,6 +10,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/backlog"
 	"github.com/rlproxy/rlproxy/engine/forward/replies"
+	"github.com/rlproxy/rlproxy/internal/replyscan"
 )
 
 // word is an argument in the client's buffer. go-redis writes a *word without copying it and without allocating.
@@ -111,7 +112,8 @@ func (b *batch) collect(end int) {
 		switch {
 		case err == nil && !reply.lost && len(reply.raw) == 0:
 			err = backend.ErrMalformed
-		case err != nil && backend.Whole(reply.raw): // it is the error of a later reply, which go-redis returns for all
+		case err != nil && replyscan.Whole(reply.raw):
+			// It is the error of a later reply, which go-redis returns for all.
 			err = nil
 		}
 		it.result.reserved = int64(reply.reserved)

@@ -18,7 +18,7 @@ const maxSharing = 64
 // sharing returns how many items from item i on share a call: requests with ids do, unless misrouted or redirected with
 // ASK. While the node refuses admissions, those have calls of their own, because a full node still runs the others.
 func (b *batch) sharing(i int) int {
-	end, refuses, decides := i, b.q.refused.Load() != nil, b.items[i].decides()
+	end, refuses, decides := i, b.q.Refused.Load() != nil, b.items[i].decides()
 	for end < min(i+maxSharing, len(b.items)) {
 		it := &b.items[end]
 		if it.task != (withID{}) || it.misrouted || it.Asking || refuses && it.decides() != decides {

@@ -30,9 +30,13 @@ func (b *batch) collect(final bool) (missing bool) {
 			continue
 		}
 		b.q.traffic.LastReply.Store(int64(b.ended))
+		if b.notReplicated != nil {
+			b.failWrites(cmd)
+			continue
+		}
 		// A full node still runs what admits nothing.
-		if (b.q.refused.Load() != nil || b.q.log.Open.Load()) && cmd.first(b).decides() {
-			b.q.refused.Store(nil)
+		if (b.q.Refused.Load() != nil || b.q.log.Open.Load()) && cmd.first(b).decides() {
+			b.q.Refused.Store(nil)
 			b.q.log.End()
 			b.local.Wake()
 		}
@@ -51,7 +55,7 @@ func (b *batch) fail(cmd command, err error, failed bool) bool {
 		b.q.Doubt()
 	}
 	if it := cmd.first(b); it != nil && backend.IsReply(err) && wire.KeyError(err.Error()) == nil {
-		b.noteRefused(b.q, it.name(), err)
+		b.q.noteRefused(it.name(), err)
 	}
 	if !failed && backend.Failed(err) {
 		failed = true
@@ -62,6 +66,20 @@ func (b *batch) fail(cmd command, err error, failed bool) bool {
 	return failed
 }
 
+// failWrites answers the items of a command for which the node has written what too few of its replicas have.
+func (b *batch) failWrites(cmd command) {
+	cmd.each(b, func(j int) {
+		if it := &b.items[j]; it.wrote() {
+			b.q.noteRefused(it.name(), b.notReplicated)
+			b.q.Doubt()
+			if it.req != nil { // else it is no request of a client
+				b.unreplicated.Add(1)
+			}
+			b.failItem(j, b.notReplicated.Error(), true)
+		}
+	})
+}
+
 // failItem answers an item that failed. maybe reports whether the node may have run it nevertheless.
 func (b *batch) failItem(j int, why string, maybe bool) {
 	b.items[j].maybeApplied = maybe
@@ -69,9 +87,9 @@ func (b *batch) failItem(j int, why string, maybe bool) {
 }
 
 // noteRefused notes that the node refused, with the error err, to run a function for a key, such as for lack of memory.
-func (p *parts) noteRefused(q *queue, key []byte, err error) {
-	if q.refused.Swap(&refusedCall{string(key), lua.Locate(err.Error())}) == nil {
-		p.local.Wake()
+func (q *queue) noteRefused(key []byte, err error) {
+	if q.Refused.Swap(&backend.RefusedCall{Key: string(key), Why: lua.Locate(err.Error())}) == nil {
+		q.parts.local.Wake()
 	}
 }
 

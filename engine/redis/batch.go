@@ -12,6 +12,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/backlog"
 	"github.com/rlproxy/rlproxy/engine/library"
+	"github.com/rlproxy/rlproxy/engine/replicas"
 	"github.com/rlproxy/rlproxy/engine/wire"
 )
 
@@ -34,6 +35,8 @@ type batch struct {
 
 	missing bool  // the node does not have the library
 	loadErr error // why the node refused to load it
+
+	notReplicated error // why what it has written does not count, or nil
 
 	sent   time.Duration // when it was first sent, by the engine's own clock
 	ended  time.Duration // when the last round trip ended, by the engine's own clock
@@ -156,18 +159,10 @@ func (b *batch) serve() {
 	for try := 1; ; try++ {
 		q.Batches.Add(1)
 		began := b.elapsed()
-		if len(b.cmds) == 1 {
-			_ = q.client.Process(ctx, b.cmds[0]) // errors are the commands' own
-		} else {
-			pipe := q.client.Pipeline()
-			for _, cmd := range b.cmds {
-				_ = pipe.Process(ctx, cmd)
-			}
-			_, _ = pipe.Exec(ctx)
-		}
+		b.notReplicated = replicas.Send(ctx, q.Node, b.live.Load().Replicas, b.cmds)
 		b.ended = b.elapsed()
 		q.traffic.RoundTrips.Add(b.ended-began, 1)
-		if !b.steady {
+		if !b.steady && b.notReplicated == nil {
 			q.waiting.Observe(b.work, began, b.ended)
 		}
 		if !b.collect(try == library.Tries) {

@@ -163,9 +163,9 @@ func TestACallIsBuiltAgainForTheSameRequests(t *testing.T) {
 	n := startFake(t)
 	e := openAlways(t, 5*time.Second, "redis://"+n.addr)
 	q := e.queues.OpenAll().Queues[0]
-	refused := refusedCall{key: "k"}
+	refused := backend.RefusedCall{Key: "k"}
 	for name, c := range map[string]struct {
-		before, after *refusedCall
+		before, after *backend.RefusedCall
 		built         []int // number of requests of each call
 	}{
 		"begins": {nil, &refused, []int{3}},
@@ -176,12 +176,12 @@ func TestACallIsBuiltAgainForTheSameRequests(t *testing.T) {
 		for i := range requests {
 			b.items = append(b.items, item{task: withID{}, req: &requests[i], res: new(engine.Result)})
 		}
-		q.refused.Store(c.before)
+		q.Refused.Store(c.before)
 		b.build(t.Context())
 		for _, cmd := range b.cmds {
 			cmd.SetErr(backend.Reply("ERR Function not found"))
 		}
-		q.refused.Store(c.after)
+		q.Refused.Store(c.after)
 		b.rebuild(t.Context())
 		var built []int
 		for _, cmd := range b.cmds[1:] { // after the one that loads the library

@@ -23,7 +23,7 @@ func (p *parts) answerByFail(q *queue, r *engine.Request, res *engine.Result, wh
 	}
 	fail := p.failFor(r)
 	p.failed[fail].Add(1)
-	q.failed[fail].Add(1)
+	q.traffic.FailAnswers[fail].Add(1)
 	if q.Health() == backend.Up {
 		q.log.Note(fail.String(), 1, func() []any { return []any{"why", why} })
 	} else {
@@ -38,7 +38,7 @@ func (p *parts) answerByFail(q *queue, r *engine.Request, res *engine.Result, wh
 			break
 		}
 		*res = p.local.Decide([]engine.Request{*r}, maybeApplied)[0]
-		if q.takesWrites() {
+		if q.TakesWrites() {
 			p.local.Wake()
 		}
 	default:
@@ -93,16 +93,16 @@ func (e *Engine) writeBack(ctx context.Context) (again bool) {
 	top := e.queues.OpenAll()
 	takes := make([]bool, len(top.Queues))
 	for i, q := range top.Queues {
-		switch refused := q.refused.Load(); {
+		switch refused := q.Refused.Load(); {
 		case q.Health() != backend.Up:
 		case refused == nil:
 			takes[i] = true
-		case top.Locate([]byte(refused.key), 0) != i: // a shard of the key was refused: ask would reach another node
+		case top.Locate([]byte(refused.Key), 0) != i: // a shard of the key was refused: ask would reach another node
 			again, takes[i] = true, true
 		default:
 			again = true
-			e.ask(refused.key)
-			takes[i] = q.takesWrites()
+			e.ask(refused.Key)
+			takes[i] = q.TakesWrites()
 		}
 	}
 	pass := func(key string) bool {

@@ -95,5 +95,15 @@ func (request) fail(p *parts, q *queue, it *item, why string) {
 	p.answerByFail(q, it.req, it.res, why, it.maybeApplied)
 }
 
+// wrote reports whether the node has written something for an item that has its answer, and the answer says so.
+func (it *item) wrote() bool {
+	if _, ok := it.task.(*splitCall); ok || it.open || it.task == (sentOn{}) {
+		return ok
+	}
+	r := it.res
+	return r.Fail == engine.FailDefault && r.Err == nil &&
+		(r.Allowed && it.req.Cost > 0 || r.Reset || r.Renewed || r.Settled != (engine.Settlement{}))
+}
+
 // stored returns the item's key as it is stored.
 func (it *item) stored() string { return string(shard.AppendStoredKey(nil, it.name(), it.shard)) }

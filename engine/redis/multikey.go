@@ -167,7 +167,7 @@ func (p *parts) decideLocally(requests []engine.Request, results []engine.Result
 	for i := range results {
 		results[i].Fail = engine.FailLocal
 	}
-	if slices.ContainsFunc(p.queues.OpenAll().Queues, (*queue).takesWrites) {
+	if slices.ContainsFunc(p.queues.OpenAll().Queues, (*queue).TakesWrites) {
 		p.local.Wake()
 	}
 }

@@ -187,7 +187,7 @@ func TestAKeyIsInspectedOnANodeThatRefusesWrites(t *testing.T) {
 				require.EqualValues(t, used, p.Results[i].States[0].Used)
 			}
 			require.EqualValues(t, 30, p.Results[3].States[0].Held)
-			require.Equal(t, refuses, e.Nodes()[0].State)
+			require.Equal(t, "refuses", e.Nodes()[0].State)
 			require.Contains(t, e.Nodes()[0].Why, "it refused the last call: "+code)
 			refusal.end(s)
 			require.True(t, askAll(t, e, settle("r", "1", 20))[0].Settled.Settled)

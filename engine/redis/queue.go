@@ -3,11 +3,9 @@ package redis
 import (
 	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/backlog"
 	"github.com/rlproxy/rlproxy/engine/library"
@@ -28,11 +26,9 @@ type queue struct {
 	client    *redis.Client // the node's
 	doing     string        // what it does, for the log line of a panic
 	loader    library.Loader
-	failed    [engine.FailPolicies]atomic.Int64 // answers by FAIL policy, for INFO
-	log       *episodes.Episode                 // of FAIL policies that answer in the node's place
+	log       *episodes.Episode // of FAIL policies that answer in the node's place
 	traffic   traffic.Counters
 	resets    resets.Listener
-	refused   atomic.Pointer[refusedCall] // of the last call, if the node refused it, else nil
 
 	waiting backlog.Queue[item]
 	closing sync.Once
@@ -121,20 +117,3 @@ func (q *queue) failAfterPanic(items []item) {
 		}
 	}
 }
-
-// refusedCall is a call that a node refused.
-type refusedCall struct{ key, why string } // the name of a key of the call, and the node's error
-
-// refuses is the condition of a node that is up but refused the last call.
-const refuses = "refuses"
-
-// condition returns the state of the node's health, or refuses.
-func (q *queue) condition() string {
-	if q.Health() == backend.Up && q.refused.Load() != nil {
-		return refuses
-	}
-	return q.Health().String()
-}
-
-// takesWrites reports whether the node is up and did not refuse the last call.
-func (q *queue) takesWrites() bool { return q.Health() == backend.Up && q.refused.Load() == nil }

@@ -121,7 +121,7 @@ func TestLocalCountsAreWrittenBackAfterAShardWasRefused(t *testing.T) {
 	e := openAlways(t, 5*time.Second, urls...)
 	keys := keysOn(e)
 	ready(t, e, keys...)
-	e.noteRefused(e.queues.OpenAll().Queues[0], []byte(keys[1]), errors.New("OOM"))
+	e.queues.OpenAll().Queues[0].noteRefused([]byte(keys[1]), errors.New("OOM"))
 	require.True(t, e.local.Decide([]engine.Request{charge(keys[0], 5)}, false)[0].Allowed)
 	e.local.Wake()
 	require.Eventually(t, func() bool { return info(t, e, "local_written_back") == "1" }, 10*time.Second, time.Millisecond)

@@ -30,6 +30,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/backlog"
 	"github.com/rlproxy/rlproxy/engine/layout"
 	"github.com/rlproxy/rlproxy/engine/local"
+	"github.com/rlproxy/rlproxy/engine/replicas"
 	"github.com/rlproxy/rlproxy/engine/split"
 )
 
@@ -70,6 +71,9 @@ type Settings struct {
 
 	// Advance is for how long homes advance units of hot keys, see engine/advance; 0: never.
 	Advance time.Duration
+
+	// Replicas says which replicas must have what a node has written.
+	Replicas replicas.Need
 }
 
 // Engine keeps state on the nodes of a fleet. It implements engine.Engine.

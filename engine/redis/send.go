@@ -27,12 +27,13 @@ type parts struct {
 	maxQueue int
 	logger   *slog.Logger
 
-	remember bool // denials
-	denials  denials.Cache
-	splits   *split.Splitter
-	local    *local.Ledger
-	advances *purse.Purse
-	failed   [engine.FailPolicies]atomic.Int64 // answers by FAIL policy, for INFO
+	remember     bool // denials
+	denials      denials.Cache
+	splits       *split.Splitter
+	local        *local.Ledger
+	advances     *purse.Purse
+	failed       [engine.FailPolicies]atomic.Int64 // answers by FAIL policy, for INFO
+	unreplicated atomic.Int64                      // requests that were run, but that too few replicas had in time
 
 	now       func() time.Time
 	began     time.Time

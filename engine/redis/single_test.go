@@ -433,7 +433,7 @@ func TestFunctionsThatAdmitNothingRunOnAFullNode(t *testing.T) {
 	require.True(t, p.Results[5].Renewed)
 	require.EqualValues(t, 20, p.Results[6].Settled.Charged)
 	require.EqualValues(t, 20, p.Results[8].States[0].Used)
-	require.Equal(t, refuses, e.queues.OpenAll().Queues[0].condition(), "what it still runs does not show that it admits again")
+	require.Equal(t, "refuses", e.queues.OpenAll().Queues[0].Condition(), "what it still runs does not show that it admits again")
 	s.Do("CONFIG", "SET", "maxmemory", "0")
 	require.EqualValues(t, 4, askAll(t, e, charge("a", 5))[0].Remaining)
 	require.EqualValues(t, 1, askAll(t, e, acquire("slots", "4", 3))[0].Remaining)

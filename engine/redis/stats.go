@@ -5,7 +5,6 @@ import (
 	"strconv"
 
 	"github.com/rlproxy/rlproxy/engine"
-	"github.com/rlproxy/rlproxy/engine/backend"
 )
 
 // describe adds the queue's counters to d.
@@ -15,9 +14,6 @@ func (q *queue) describe(d *engine.NodeInfo) {
 	}
 	d.Traffic = q.traffic.Snapshot(q.parts.elapsed())
 	d.Traffic.Waiting = q.waiting.Waiting()
-	for p := range q.failed {
-		d.Traffic.FailAnswers[p] = q.failed[p].Load()
-	}
 }
 
 // Stats implements engine.Engine: one line per node comes last.
@@ -31,6 +27,8 @@ func (e *Engine) Stats() []engine.Stat {
 	for fail := engine.FailClosed; int(fail) < engine.FailPolicies; fail++ {
 		stats = append(stats, engine.Stat{Name: "answered_" + fail.String(), Value: e.failed[fail].Load()})
 	}
+	stats = append(stats, engine.Stat{Name: "not_replicated", Value: e.unreplicated.Load(),
+		Metric: "not_replicated_total", Help: "Requests that a node ran, but too few replicas had in time."})
 	stats = append(stats, e.local.Stats()...)
 	stats = append(stats, e.splits.Stats()...)
 	stats = append(stats, e.advances.Stats()...)
@@ -47,12 +45,8 @@ func (e *Engine) Nodes() []engine.NodeInfo {
 	names, nodes := t.Names(), make([]engine.NodeInfo, len(t.Nodes))
 	for i, n := range t.Nodes {
 		d := &nodes[i]
-		d.Name, d.State, d.Facts = n.Name(), t.Queues[i].condition(), n.Facts()
-		if r := t.Queues[i].refused.Load(); r != nil && d.State == refuses {
-			d.Why = "it refused the last call: " + r.why
-		} else if d.State != backend.Up.String() {
-			d.Why = n.Reason()
-		}
+		d.Name, d.State, d.Facts = n.Name(), n.Condition(), n.Facts()
+		d.Why = n.Trouble()
 		if names != nil {
 			d.Placement = names[i]
 		}
@@ -65,7 +59,8 @@ func (e *Engine) Nodes() []engine.NodeInfo {
 
 // line describes the node's health and how often FAIL policies answered in its place.
 func (q *queue) line() string {
+	fail := &q.traffic.FailAnswers
 	return fmt.Sprintf("name=%s,state=%s,batches=%d,failures=%d,closed=%d,open=%d,local=%d,error=%d",
-		q.Name(), q.condition(), q.Batches.Load(), q.Failures(), q.failed[engine.FailClosed].Load(),
-		q.failed[engine.FailOpen].Load(), q.failed[engine.FailLocal].Load(), q.failed[engine.FailError].Load())
+		q.Name(), q.Condition(), q.Batches.Load(), q.Failures(), fail[engine.FailClosed].Load(),
+		fail[engine.FailOpen].Load(), fail[engine.FailLocal].Load(), fail[engine.FailError].Load())
 }

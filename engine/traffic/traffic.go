@@ -20,6 +20,8 @@ type Counters struct {
 	Combined   atomic.Int64                             // requests that joined the entry of an equal one
 	Overflows  atomic.Int64                             // requests not sent: the queue was full or they were late
 	failures   [backend.Kinds]atomic.Int64              // calls that failed
+	// FailAnswers are answers by FAIL policy in place of the node.
+	FailAnswers [engine.FailPolicies]atomic.Int64
 	// when a call last succeeded, in ns of the user's clock; 0: never
 	LastReply atomic.Int64
 }
@@ -57,6 +59,9 @@ func (t *Counters) Snapshot(now time.Duration) *engine.Traffic {
 	s.Batches.Sum = t.Requests.Load()
 	if at := t.LastReply.Load(); at > 0 {
 		s.Answered = time.Now().Add(time.Duration(at) - now)
+	}
+	for p := range t.FailAnswers {
+		s.FailAnswers[p] = t.FailAnswers[p].Load()
 	}
 	for k := range backend.Kinds {
 		kind := backend.ErrorKind(k).String()

@@ -126,6 +126,10 @@ func TestAccuracy(t *testing.T) {
 			t.Run(l.name, func(t *testing.T) {
 				t.Parallel()
 				l.faults = trouble(t, func() *stand { return l.stand(t) })
+				if l.command {
+					l.faults.Confirmed = l.stand(t, "--wait-replicas", "1", "50").failover(refusing)
+					require.LessOrEqual(t, l.faults.Confirmed, 1.0, "admitted in all although replicas confirm each decision")
+				}
 				if l.ids {
 					l.faults.Once = l.once(l.stand(t))
 				}

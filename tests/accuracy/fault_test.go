@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/rlproxy/rlproxy/internal/faultnet"
 	"github.com/rlproxy/rlproxy/internal/proxytest"
@@ -15,13 +16,14 @@ import (
 
 // faults are what real clients get of a real limiter and a real redis-server when things go wrong. Shares are of the limit.
 type faults struct {
-	Redis   charge  // for a request if Redis's reply to the limiter was lost
-	Caller  charge  // for a request if the limiter's reply to its caller was lost
-	Once    charge  // the same with ONCE
-	InStep  float64 // admitted in all, half of it before a failover to a replica that had everything
-	Behind  float64 // the same, if the replica did not get what was admitted last, half of the limit
-	Restart float64 // admitted in all, half of it before a restart of a limiter that has no Redis
-	Crowd   float64 // admitted to many clients that all ask at once
+	Redis     charge  // for a request if Redis's reply to the limiter was lost
+	Caller    charge  // for a request if the limiter's reply to its caller was lost
+	Once      charge  // the same with ONCE
+	InStep    float64 // admitted in all, half of it before a failover to a replica that had everything
+	Behind    float64 // the same, if the replica did not get what was admitted last, half of the limit
+	Confirmed float64 // the same with wait-replicas 1; 0: not measured
+	Restart   float64 // admitted in all, half of it before a restart of a limiter that has no Redis
+	Crowd     float64 // admitted to many clients that all ask at once
 }
 
 // charge is what was charged for one request whose first reply was lost, and which was sent again
@@ -49,13 +51,13 @@ type stand struct {
 	clients int // how many ask at once
 }
 
-func (r *row) stand(t testing.TB) *stand {
+func (r *row) stand(t testing.TB, args ...string) *stand {
 	t.Helper()
 	node := redistest.Start(t)
 	network := faultnet.Start(t, node.Addr)
 	s := &stand{t: t, node: node, network: network, server: r.command, addr: network.Addr, clients: 50}
 	if r.command {
-		s.addr = startProxy(t, "redis://"+network.Addr)
+		s.addr = startProxy(t, "redis://"+network.Addr, args...)
 	}
 	s.client = func(addr string) asking { return r.client(t, addr) }
 	return s
@@ -86,9 +88,9 @@ func (r *row) client(t testing.TB, addr string, more ...any) asking {
 
 // startProxy runs an rlproxy on a node, and returns its address. However busy the machine is, no FAIL policy answers in
 // the node's place.
-func startProxy(t testing.TB, url string) string {
+func startProxy(t testing.TB, url string, args ...string) string {
 	t.Helper()
-	return proxytest.Start(t, "--backend", url, "--backend-timeout", "5000", "--fail-policy", "error").Addr
+	return proxytest.Start(t, append(args, "--backend", url, "--backend-timeout", "5000", "--fail-policy", "error")...).Addr
 }
 
 // admitted sends n requests as a new client, and returns how many were admitted.
@@ -125,8 +127,8 @@ func trouble(t testing.TB, start func() *stand) (f faults) {
 	}
 	ask := s.client(s.addr)
 	f.Redis = s.lost("redis", s.network, ask, ask)
-	f.InStep = start().failover(false)
-	f.Behind = start().failover(true)
+	f.InStep = start().failover(inStep)
+	f.Behind = start().failover(behind)
 	return f
 }
 
@@ -193,10 +195,18 @@ func (s *stand) ran(key string) bool {
 	return err == nil && len(keys) > 0
 }
 
+// lag is what a replica lacks that takes over.
+type lag int
+
+const (
+	inStep   lag = iota // nothing
+	behind              // half of the limit, which was used before the end of the node
+	refusing            // the same, but requests were refused because it did
+)
+
 // failover uses half of the limit, then ends the node, and goes on with what its replica has: the
-// replica takes the node's address, and all clients ask there. If it is behind, it lacks the other
-// half, which was used before the end.
-func (s *stand) failover(behind bool) float64 {
+// replica takes the node's address, and all clients ask there.
+func (s *stand) failover(lacks lag) float64 {
 	s.t.Helper()
 	replica := redistest.Start(s.t)
 	network := faultnet.Start(s.t, s.node.Addr)
@@ -223,15 +233,30 @@ func (s *stand) failover(behind bool) float64 {
 	use(long.limit / 2)
 	s.node.Do("SET", "marker", 1)
 	proxytest.Eventually(s.t, "the replica has the first half", func() bool { return replica.Do("EXISTS", "marker") == "1" })
-	if behind {
+	switch lacks {
+	case behind:
 		network.Set(faultnet.Faults{SwallowReplies: true})
 		use(long.limit / 2)
+	case refusing:
+		network.Set(faultnet.Faults{SwallowReplies: true})
+		for range long.limit / 2 {
+			if answers, err := ask("failover", long, 1); err == nil { // else it is refused
+				n += count(answers)
+			}
+		}
 	}
 	s.node.Kill()
 	replica.Do("REPLICAOF", "NO", "ONE")
 	s.node.Run()
 	follow(s.t, s.node, replica.Port)
 	s.node.Do("REPLICAOF", "NO", "ONE")
+	if lacks == refusing {
+		follow(s.t, replica, s.node.Port)
+		proxytest.Eventually(s.t, "the replica confirms", func() bool { return s.node.Do("WAIT", 1, 1000) == "1" })
+		for began := time.Now(); n < long.limit && time.Since(began) < 3*time.Second; { // denials are remembered for 1 s
+			use(1)
+		}
+	}
 	use(2 * long.limit)
 	return share(n, long.limit)
 }

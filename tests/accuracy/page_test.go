@@ -145,11 +145,14 @@ func table(limiters []other, columns int, cells func(g other) string) (out []str
 // Faulty returns the lines of the table of faults.
 func (p *page) Faulty() (out []string) {
 	all := slices.Insert(p.limiters(), 1, other{name: "`RL.SLIDE` in rlproxy's memory", faults: p.Embedded})
-	return table(all, 6, func(g other) string {
+	return table(all, 7, func(g other) string {
 		f := g.faults
 		failover := fmt.Sprintf("%.2f | %.2f", f.InStep, f.Behind)
 		if f.Restart > 0 {
 			failover = fmt.Sprintf("restart: %.2f | -", f.Restart)
+		}
+		if failover += " | -"; f.Confirmed > 0 {
+			failover = fmt.Sprintf("%.2f | %.2f | %.2f", f.InStep, f.Behind, f.Confirmed)
 		}
 		return fmt.Sprintf("%s | %s | %s | %s | %.2f", f.Redis, f.Caller, f.Once, failover, f.Crowd)
 	})

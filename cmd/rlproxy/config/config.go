@@ -15,6 +15,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/layout"
+	"github.com/rlproxy/rlproxy/engine/replicas"
 	"github.com/rlproxy/rlproxy/engine/split"
 	"github.com/rlproxy/rlproxy/policy"
 )
@@ -64,6 +65,7 @@ type Config struct {
 	Backends       []string
 	BackendTLS     backend.NodeTLS
 	BackendTimeout time.Duration
+	Replicas       replicas.Need
 	FailPolicy     engine.FailPolicy
 	FailRules      []engine.FailRule
 	Policies       *policy.Builder // named policies and their overrides

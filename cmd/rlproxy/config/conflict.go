@@ -30,6 +30,8 @@ func (c *Config) Conflict(given map[string]bool) error {
 		return fmt.Errorf("logfile and decision-log must differ; both are %s", c.LogFile)
 	case c.PolicyFile != "" && len(c.Backends) > 0:
 		return errors.New("policy-file cannot be combined with backend: with backends, policies are stored on a node")
+	case c.Replicas.Replicas > 0 && len(c.Backends) == 0:
+		return errors.New("wait-replicas needs backend: state that is kept in this process has no replicas")
 	case c.ProtoMaxBulk > c.QueryBuffer:
 		return below("client-query-buffer-limit", c.QueryBuffer, "proto-max-bulk-len", c.ProtoMaxBulk)
 	case !given["maxmemory-clients"]:

@@ -1,14 +1,17 @@
 package config
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/layout"
+	"github.com/rlproxy/rlproxy/engine/replicas"
 	"github.com/rlproxy/rlproxy/engine/split"
 )
 
@@ -141,6 +144,36 @@ func (v failPolicies) words() [][]string {
 		lines = append(lines, []string{r.Glob, r.Fail.String()})
 	}
 	return lines
+}
+
+// replicaNeed is how many replicas must have a decision, and how many ms they have for it if that is not up to the
+// timeout of the nodes.
+type replicaNeed struct{ p *replicas.Need }
+
+// maxReplicas is the most replicas that a decision can wait for. No master has more in service.
+const maxReplicas = 100
+
+func (v replicaNeed) set(words []string) bool {
+	var n, ms int
+	if len(words) == 0 || len(words) > 2 || !(integer{&n, 0, maxReplicas}).set(words[:1]) ||
+		len(words) == 2 && !(integer{&ms, 1, 60_000}).set(words[1:]) {
+		return false
+	}
+	*v.p = replicas.Need{Replicas: n, Within: time.Duration(ms) * time.Millisecond}
+	return true
+}
+
+func (v replicaNeed) allowed() string {
+	return fmt.Sprintf("a number of replicas from 0 to %d, and perhaps the milliseconds they have, from 1 to 60000",
+		maxReplicas)
+}
+
+func (v replicaNeed) words() [][]string {
+	words := []string{strconv.Itoa(v.p.Replicas)}
+	if v.p.Within > 0 {
+		words = append(words, strconv.FormatInt(v.p.Within.Milliseconds(), 10))
+	}
+	return [][]string{words}
 }
 
 // guardMode is what to do when proxies have different backends.

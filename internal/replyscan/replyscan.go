@@ -1,18 +1,23 @@
-package backend
+// Package replyscan checks the replies of a server before they are parsed.
+package replyscan
 
 import (
 	"bytes"
+	"errors"
 	"strconv"
 )
 
-// scanner checks the replies on a connection before go-redis parses them. go-redis allocates memory for as many
+// ErrMalformed is the error for a reply that cannot be parsed or announces too much.
+var ErrMalformed = errors.New("malformed reply")
+
+// Scanner checks the replies on a connection before go-redis parses them. go-redis allocates memory for as many
 // elements or bytes as a reply announces, and uses stack for each level of nesting. Running out of either ends the
 // process. So a reply that announces more than limits allow is an error, even if little of it arrives.
 //
 // It also removes push messages, which a server may send before or after any reply. They are for whoever has the
 // connection, while clients share those to nodes, and the reader takes all that arrives for replies.
-type scanner struct {
-	limits scanLimits
+type Scanner struct {
+	Limits Limits
 
 	head     [32]byte // the first bytes of the current line
 	n        int      // bytes in head
@@ -23,25 +28,25 @@ type scanner struct {
 	push     bool     // what is being read is a push message
 }
 
-// scanLimits bound one reply.
-type scanLimits struct {
+// Limits bound one reply.
+type Limits struct {
 	bytes    int64 // the most bytes of a string
 	elements int64 // the most elements of an array, or pairs of a map
 	depth    int   // the most levels of nested arrays and maps; go-redis takes some 300 bytes of stack for each
 }
 
-// parsedLimits are for replies that are parsed into memory, such as those of rlproxy's functions and
-// CLUSTER SLOTS. passedLimits are for replies that are only passed on. Any client's script can make a
+// Parsed are for replies that are parsed into memory, such as those of rlproxy's functions and
+// CLUSTER SLOTS. Passed are for replies that are only passed on. Any client's script can make a
 // reply with 8,000 levels, and Lua ends it there.
 var (
-	parsedLimits = scanLimits{16 << 20, 1 << 17, 16}
-	passedLimits = scanLimits{1 << 32, 1 << 32, 1 << 16}
+	Parsed = Limits{16 << 20, 1 << 17, 16}
+	Passed = Limits{1 << 32, 1 << 32, 1 << 16}
 )
 
-// feed checks the next bytes of the connection and removes push messages from them. It returns how
+// Feed checks the next bytes of the connection and removes push messages from them. It returns how
 // many of the bytes are left: p[:kept]. The error is ErrMalformed if a reply is invalid or exceeds
 // the limits; the bytes that are left are those before the reply's first wrong line.
-func (s *scanner) feed(p []byte) (kept int, err error) {
+func (s *Scanner) Feed(p []byte) (kept int, err error) {
 	for at := 0; at < len(p); {
 		if p[at] == '>' && s.n == 0 && s.skip == 0 && len(s.left) == 0 {
 			s.push = true
@@ -63,7 +68,7 @@ func (s *scanner) feed(p []byte) (kept int, err error) {
 }
 
 // part checks what belongs together at the start of p: the rest of a string or of a line. It returns its size.
-func (s *scanner) part(p []byte) (int, error) {
+func (s *Scanner) part(p []byte) (int, error) {
 	if s.skip > 0 {
 		n := min(s.skip, int64(len(p)))
 		if s.skip -= n; s.skip == 0 {
@@ -90,21 +95,21 @@ func (s *scanner) part(p []byte) (int, error) {
 
 // Whole reports whether b is one reply that has arrived completely.
 func Whole(b []byte) bool {
-	s := scanner{limits: passedLimits, complete: true}
-	s.limits.bytes = int64(len(b))
-	kept, err := s.feed(b)
+	s := Scanner{Limits: Passed, complete: true}
+	s.Limits.bytes = int64(len(b))
+	kept, err := s.Feed(b)
 	return kept > 0 && err == nil && s.n == 0 && s.skip == 0 && len(s.left) == 0 && b[0] != '|'
 }
 
 // line checks a complete line: a reply of one line, or the header of a longer one.
-func (s *scanner) line() error {
+func (s *Scanner) line() error {
 	line := bytes.TrimSuffix(s.head[:s.n], []byte{'\r'})
 	if len(line) == 0 || s.last != '\r' {
 		return ErrMalformed
 	}
-	limits := &s.limits
+	limits := &s.Limits
 	if !s.complete {
-		limits = &parsedLimits // the greeting is always parsed
+		limits = &Parsed // the greeting is always parsed
 	}
 	most := limits.elements
 	switch line[0] {
@@ -148,7 +153,7 @@ func (s *scanner) line() error {
 }
 
 // done records that an element is complete.
-func (s *scanner) done() {
+func (s *Scanner) done() {
 	for top := len(s.left) - 1; top >= 0; top-- {
 		if s.left[top]--; s.left[top] > 0 {
 			return
