@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os/exec"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -82,4 +83,20 @@ func TestWhyFindsHashedKeys(t *testing.T) {
 	code, said := why(t, "4*", l.path)
 	require.Equal(t, 1, code)
 	require.Contains(t, said, "ask for a whole key")
+}
+
+// Without a file, the newest denials answer.
+func TestWhyAsksARunningProxy(t *testing.T) {
+	t.Parallel()
+	p := startMeasured(t)
+	c := dial(t, p.addr)
+	for range 2 {
+		c.decide(t, "RL.SLIDE tenant:42 1 1h")
+	}
+	code, said := why(t, "tenant:42", "--zone", "UTC", strings.Replace(p.url, "/metrics", "/denials", 1))
+	require.Zero(t, code, said)
+	require.Regexp(t, `^At .* UTC, tenant:42 was denied because its limit was used up: 1 per 1h, of which 1 were used, and it asked for 1\. `, said)
+	code, said = why(t, "tenant:42", strings.Replace(p.url, "/metrics", "/nothing", 1))
+	require.Equal(t, 2, code)
+	require.Equal(t, "rlproxy why: 404 Not Found\n", said)
 }

@@ -232,6 +232,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /healthz", s.health)
 	mux.HandleFunc("GET /readyz", s.ready)
 	mux.Handle("GET /metrics", requireCommand("info", s.metrics()))
+	mux.Handle("GET /denials", sameOrigin(requireCommand("rl.hotkeys", http.HandlerFunc(s.recent)).ServeHTTP))
 	mux.Handle("GET /{$}", requireCommand("rl.hotkeys", http.HandlerFunc(page.Serve)))
 	mux.Handle("GET /api/stream", sameOrigin(requireCommand("rl.hotkeys", http.HandlerFunc(s.stream)).ServeHTTP))
 	mux.Handle("GET /api/key", sameOrigin(requireCommand("rl.inspect", http.HandlerFunc(s.inspect)).ServeHTTP))

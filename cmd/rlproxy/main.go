@@ -15,10 +15,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -47,10 +50,20 @@ func main() {
 	}
 }
 
-// open opens a file that is only read; - is the standard input.
+// open opens a file that is only read. - is the standard input, and a URL is got.
 func open(name string) (io.ReadCloser, error) {
-	if name == "-" {
+	switch {
+	case name == "-":
 		return os.Stdin, nil
+	case strings.HasPrefix(name, "http://"), strings.HasPrefix(name, "https://"):
+		answer, err := http.Get(name) // #nosec G107 -- the user names it
+		if err != nil {
+			return nil, err
+		}
+		if answer.StatusCode != http.StatusOK {
+			return nil, errors.Join(errors.New(answer.Status), answer.Body.Close())
+		}
+		return answer.Body, nil
 	}
 	return os.Open(name) // #nosec G304 -- the user names it
 }

@@ -69,21 +69,21 @@ func (r *Recorder) leftOutLine(of string, n int64, why string) []byte {
 	}{formatTime(r.config.Now()), "left_out", of, n, why})
 }
 
+// JSON returns the denial as a line of the file, without what the file alone has.
+func (d *Denial) JSON() []byte {
+	l := d.line(firstDenial)
+	if l.Fail != "" {
+		l.Event = byFail.String()
+	}
+	l.Result = "denied"
+	l.name(d.Key)
+	return encode(&l)
+}
+
 // line returns a line about a decision.
 func (n *noting) line(e event, d *Denial, req *engine.Request, res *engine.Result) []byte {
-	l := Line{
-		Time: formatTime(d.Time), Event: e.String(), Command: d.Command, Policy: d.Policy, Result: result(res),
-		Shadow: d.Shadow,
-		Limit:  d.Limit, Window: d.Window.Milliseconds(), Cost: req.Cost, RetryAfter: d.RetryAfter.Milliseconds(),
-		Node: d.Node, Again: res.Again, Remembered: res.Remembered, Drawn: res.Drawn,
-		Client: d.Client, ClientName: d.ClientName,
-	}
-	if d.Fail != engine.FailDefault {
-		l.Fail = d.Fail.String()
-	}
-	if d.Used >= 0 {
-		l.Used = &d.Used
-	}
+	l := d.line(e)
+	l.Result, l.Again, l.Remembered, l.Drawn = result(res), res.Again, res.Remembered, res.Drawn
 	if e == sampled {
 		l.OneOf = n.target.Sample
 	}
@@ -92,14 +92,35 @@ func (n *noting) line(e event, d *Denial, req *engine.Request, res *engine.Resul
 		l.KeySHA256 = hex.EncodeToString(sum[:])
 		return encode(&l)
 	}
-	l.Key = string(d.Key) // package json replaces what is not valid
-	if !utf8.Valid(d.Key) {
-		l.KeyBase64 = base64.StdEncoding.EncodeToString(d.Key)
-	}
+	l.name(d.Key)
 	if res.Err != nil {
 		l.Error = res.Err.Error()
 	}
 	return encode(&l)
+}
+
+// line returns what a line has of d, without its result and its key.
+func (d *Denial) line(e event) Line {
+	l := Line{
+		Time: formatTime(d.Time), Event: e.String(), Command: d.Command, Policy: d.Policy, Shadow: d.Shadow,
+		Limit: d.Limit, Window: d.Window.Milliseconds(), Cost: d.Cost, RetryAfter: d.RetryAfter.Milliseconds(),
+		Node: d.Node, Client: d.Client, ClientName: d.ClientName,
+	}
+	if d.Fail != engine.FailDefault {
+		l.Fail = d.Fail.String()
+	}
+	if d.Used >= 0 {
+		l.Used = &d.Used
+	}
+	return l
+}
+
+// name sets the key of a line.
+func (l *Line) name(key []byte) {
+	l.Key = string(key) // package json replaces what is not valid
+	if !utf8.Valid(key) {
+		l.KeyBase64 = base64.StdEncoding.EncodeToString(key)
+	}
 }
 
 func result(res *engine.Result) string {

@@ -23,6 +23,7 @@ type Denial struct {
 	Limit      int64             // that of the window that denied, with several; 0: an override blocks the key
 	Window     time.Duration     // its length; for CL.THROTTLE the time in which a full burst drains; 0 for RL.ACQUIRE
 	Used       int64             // of the limit, when it was denied; -1: not known, because a FAIL policy denied
+	Cost       int64             // what was asked for
 	RetryAfter time.Duration     // as the client was told
 	Node       string            // the key's node, its home if it is split: host:port or embedded
 	Fail       engine.FailPolicy // what denied in place of the key's state; FailDefault if the state did
@@ -98,7 +99,7 @@ func (n *noting) denial(req *engine.Request, res *engine.Result) Denial {
 	key, _ := shard.ClientKey(req.Key)
 	d := Denial{
 		Time: n.now, Command: command(req), Policy: req.Policy, Key: key, Shadow: req.Shadow,
-		Limit: req.Windows[res.Window].Limit, Window: length(req, res), Used: -1,
+		Limit: req.Windows[res.Window].Limit, Window: length(req, res), Used: -1, Cost: req.Cost,
 		RetryAfter: time.Duration(res.RetryAfter) * time.Millisecond,
 		Node:       node, Fail: res.Fail, Client: address(n.from.Addr), ClientName: n.from.Name,
 	}

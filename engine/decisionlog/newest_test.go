@@ -39,11 +39,11 @@ func TestNewestDenials(t *testing.T) {
 	groups := b.Newest()
 	require.Equal(t, []string{"| 3: e 1 c 1 a 1", "api| 1: d 1"}, b.groups())
 	require.Equal(t, []Denial{{
-		Time: began.Add(time.Millisecond), Command: "rl.slide", Policy: "api", Key: []byte("d"), Limit: 5, Window: time.Second, Used: 5,
+		Time: began.Add(time.Millisecond), Command: "rl.slide", Policy: "api", Key: []byte("d"), Limit: 5, Window: time.Second, Used: 5, Cost: 1,
 		RetryAfter: 40 * time.Millisecond, Node: "10.0.0.1:6379", Client: "10.0.0.9:51234", ClientName: "checkout", Count: 1,
 	}}, groups[1].Keys)
 	require.Equal(t, Denial{
-		Time: began, Command: "rl.slide", Key: []byte("c"), Limit: 5, Window: time.Second, Used: -1,
+		Time: began, Command: "rl.slide", Key: []byte("c"), Limit: 5, Window: time.Second, Used: -1, Cost: 1,
 		RetryAfter: 70 * time.Millisecond, Node: "10.0.0.1:6379", Fail: engine.FailClosed, Client: "10.0.0.9:51234", ClientName: "checkout", Count: 1,
 	}, groups[0].Keys[1])
 	require.Equal(t, engine.FailError, groups[0].Keys[0].Fail)

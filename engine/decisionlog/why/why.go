@@ -19,7 +19,7 @@ import (
 const usage = `usage: rlproxy why KEY [--at TIME] [--zone ZONE] [--json] FILE ...
 
 Says why a key was denied, from the lines of decision logs, also of rotated ones. A FILE may be compressed by gzip,
-and - is the standard input.
+- is the standard input, and http://127.0.0.1:6381/denials has the newest denials of the proxy with that http-port.
 
 KEY           the client's key, with or without the name of its policy before it, or a pattern with * or ?
 --at TIME     03:12, 03:12:30, "2026-11-22 03:12" or an instant as the log has it; a time without a date is the
