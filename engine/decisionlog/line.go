@@ -81,7 +81,7 @@ func (d *Denial) JSON() []byte {
 }
 
 // line returns a line about a decision.
-func (n *noting) line(e event, d *Denial, req *engine.Request, res *engine.Result) []byte {
+func (n *noting) line(e event, d *Denial, res *engine.Result) []byte {
 	l := d.line(e)
 	l.Result, l.Again, l.Remembered, l.Drawn = result(res), res.Again, res.Remembered, res.Drawn
 	if e == sampled {

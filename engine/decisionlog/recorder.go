@@ -167,7 +167,7 @@ func (n *noting) note(req *engine.Request, res *engine.Result) {
 		n.leaveOut(byFail)
 	case res.Fail != engine.FailDefault:
 		d := n.denial(req, res)
-		n.write(byFail, &d, req, res)
+		n.write(byFail, &d, res)
 		if (denied || res.Fail == engine.FailError) && n.target.windows.first(req, res, n.since, nil) == isFirst {
 			r.newest.add(d)
 		}
@@ -179,7 +179,7 @@ func (n *noting) note(req *engine.Request, res *engine.Result) {
 		switch turn {
 		case isFirst:
 			d := n.denial(req, res)
-			n.write(firstDenial, &d, req, res)
+			n.write(firstDenial, &d, res)
 			r.newest.add(d)
 		case isOverRate:
 			n.leaveOut(firstDenial)
@@ -193,7 +193,7 @@ func (n *noting) note(req *engine.Request, res *engine.Result) {
 func (n *noting) sample(req *engine.Request, res *engine.Result) {
 	if every := uint64(n.target.Sample); every > 0 && n.r.others.Add(1)%every == 0 {
 		d := n.denial(req, res)
-		n.write(sampled, &d, req, res)
+		n.write(sampled, &d, res)
 	}
 }
 
@@ -217,10 +217,10 @@ func (n *noting) leaveOut(e event) {
 }
 
 // write queues a line for the file, if there is one, behind one about the lines of its kind that were left out.
-func (n *noting) write(e event, d *Denial, req *engine.Request, res *engine.Result) {
+func (n *noting) write(e event, d *Denial, res *engine.Result) {
 	if n.target.file != nil {
 		n.r.reportLeftOut(e)
-		n.r.queue(n.line(e, d, req, res))
+		n.r.queue(n.line(e, d, res))
 	}
 }
 

@@ -196,8 +196,10 @@ func (o *Observer) count(p *engine.Pipeline, took time.Duration) {
 				continue
 			}
 		}
-		if length := r.Shortest(); length > 0 { // else it has no window
-			shortest = min(shortest, length)
+		for j := range r.N {
+			if length := r.Windows[j].Length; length > 0 { // else it has no window
+				shortest = min(shortest, length)
+			}
 		}
 		noPolicy := len(r.Policy)+len(first.Policy) == 0 // spares most requests a comparison of texts
 		out := Allowed                                   // as nearly all are, without a call
