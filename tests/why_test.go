@@ -53,7 +53,7 @@ func TestWhySaysWhyAKeyWasDenied(t *testing.T) {
 		"api:blocked": "api:blocked was denied because an override of the policy api blocks it\\. ",
 		"watched":     "watched would have been denied, but was not, because SHADOW only counts: 1 per 1m, of which 1 were used, and it asked for 1\\. ",
 		"slots":       "slots was denied because its limit was used up: 1 at the same time, of which 1 were used, and it asked for 1\\. ",
-		"closed": "closed was denied because its node could not decide \\(FAIL CLOSED\\), and not because of its limit\\. Its proxy's log says what was wrong\\. " +
+		"closed": "closed was denied because its node could not decide \\(FAIL CLOSED\\), and not because of its limit\\. What was wrong with the node: connection failed: [^\n]*\\. " +
 			"[^\n]*\n.*closed was denied because its node could not decide \\(FAIL ERROR\\), and not because of its limit\\. The error was UNAVAILABLE " + n.Addr,
 	} {
 		code, said := why(t, key, l.path+".gz", "--zone", "UTC")

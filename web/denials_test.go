@@ -18,10 +18,10 @@ func TestNewestDenialsAreLinesOfTheDecisionLog(t *testing.T) {
 	s := start(t, rules, NoNodes, nil)
 	at := time.UnixMilli(1_700_000_000_123)
 	s.deny(
-		decisionlog.Denial{Time: at.Add(time.Second), Command: "rl.slide", Key: []byte("\xff"), Limit: 9, Window: time.Second, Used: -1, Cost: 2, Node: "a:1",
-			Fail: engine.FailClosed, Client: "192.0.2.1:5"},
-		decisionlog.Denial{Time: at, Command: "rl.fixed", Policy: "shop", Key: []byte("shop:7"), Limit: 5, Window: time.Minute, Used: 5, Cost: 1,
-			RetryAfter: 1500 * time.Millisecond, Node: "a:1", Client: "192.0.2.1:5", ClientName: "checkout"},
+		decisionlog.Group{Keys: []decisionlog.Denial{{Time: at.Add(time.Second), Command: "rl.slide", Key: []byte("\xff"), Limit: 9, Window: time.Second, Used: -1, Cost: 2, Node: "a:1",
+			Fail: engine.FailClosed, Client: "192.0.2.1:5"}}},
+		decisionlog.Group{Keys: []decisionlog.Denial{{Time: at, Command: "rl.fixed", Policy: "shop", Key: []byte("shop:7"), Limit: 5, Window: time.Minute, Used: 5, Cost: 1,
+			RetryAfter: 1500 * time.Millisecond, Node: "a:1", Client: "192.0.2.1:5", ClientName: "checkout"}}},
 	)
 	const own = `{"time":"2023-11-14T22:13:20.123Z","event":"denial","command":"rl.fixed","policy":"shop","result":"denied","key":"shop:7","limit":5,` +
 		`"window":60000,"used":5,"cost":1,"retry_after":1500,"node":"a:1","client":"192.0.2.1:5","client_name":"checkout"}` + "\n"

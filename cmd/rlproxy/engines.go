@@ -92,7 +92,7 @@ func advanceTime(c *config.Config) time.Duration {
 
 // observe opens what sees the decisions, and what keeps leases.
 func (e *engines) observe(log *slog.Logger) {
-	e.decisions = decisionlog.New(decisionlog.Config{Where: e.decide.Where, Logger: log})
+	e.decisions = decisionlog.New(decisionlog.Config{Where: e.decide.Where, Why: e.why, Logger: log})
 	e.observer = observe.New(observe.Config{Engine: e.decide, Recorder: e.decisions})
 	if e.fleet != nil {
 		e.fleet.SetWindows(e.observer.ShortestWindow)
@@ -100,6 +100,16 @@ func (e *engines) observe(log *slog.Logger) {
 	e.slots = slots.Open(slots.Config{Engine: e.decide, Reserve: e.memory.Reserve, Lapsed: e.observer.CountLapsedLeases,
 		Logger: log})
 	e.hotkeys = hotkeys.Open(e.fleet, e.observer, log)
+}
+
+// why returns what is wrong with a node now, or "".
+func (e *engines) why(node string) string {
+	for _, n := range e.decide.Nodes() {
+		if n.Name == node {
+			return n.Why
+		}
+	}
+	return ""
 }
 
 // keepPolicies puts the policies of the configuration into effect, and opens the store of those

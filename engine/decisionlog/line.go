@@ -43,10 +43,12 @@ type Line struct {
 	Window int64 `json:"window"`
 	// of the limit; nil if a FAIL policy answered, so that it is not known
 	Used       *int64 `json:"used,omitempty"`
-	Cost       int64  `json:"cost"`                 // what was asked for
-	RetryAfter int64  `json:"retry_after"`          // as the client was told
-	Node       string `json:"node"`                 // the key's node, its home if it is split
-	Fail       string `json:"fail,omitempty"`       // the FAIL policy that answered in place of the node
+	Cost       int64  `json:"cost"`           // what was asked for
+	RetryAfter int64  `json:"retry_after"`    // as the client was told
+	Node       string `json:"node"`           // the key's node, its home if it is split
+	Fail       string `json:"fail,omitempty"` // the FAIL policy that answered in place of the node
+	// with Fail: what was wrong with the node, if that was known; not with hashed keys; of left_out: why
+	Why        string `json:"why,omitempty"`
 	Again      bool   `json:"repeated,omitempty"`   // the request's id was known, and its first answer was given again
 	Remembered bool   `json:"remembered,omitempty"` // the node gave this denial a moment ago, and was not asked again
 	Drawn      bool   `json:"drawn,omitempty"`      // admitted from an advance, without asking the node
@@ -75,7 +77,10 @@ func (d *Denial) JSON() []byte {
 	if l.Fail != "" {
 		l.Event = byFail.String()
 	}
-	l.Result = "denied"
+	l.Result, l.Why = "denied", d.Why
+	if d.Fail == engine.FailError {
+		l.Result = "error"
+	}
 	l.name(d.Key)
 	return encode(&l)
 }
@@ -93,6 +98,7 @@ func (n *noting) line(e event, d *Denial, res *engine.Result) []byte {
 		return encode(&l)
 	}
 	l.name(d.Key)
+	l.Why = d.Why
 	if res.Err != nil {
 		l.Error = res.Err.Error()
 	}

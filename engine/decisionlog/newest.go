@@ -27,6 +27,7 @@ type Denial struct {
 	RetryAfter time.Duration     // as the client was told
 	Node       string            // the key's node, its home if it is split: host:port or embedded
 	Fail       engine.FailPolicy // what denied in place of the key's state; FailDefault if the state did
+	Why        string            // with Fail: what is wrong with the node, if it is still known to be wrong
 	Client     string            // the client's address; unix for a client of the Unix socket
 	ClientName string            // as set by CLIENT SETNAME; empty if it was not
 	Count      int64             // denials of the key since its Group has it, with this one; 0: it is in no Group
@@ -102,6 +103,9 @@ func (n *noting) denial(req *engine.Request, res *engine.Result) Denial {
 		Limit: req.Windows[res.Window].Limit, Window: length(req, res), Used: -1, Cost: req.Cost,
 		RetryAfter: time.Duration(res.RetryAfter) * time.Millisecond,
 		Node:       node, Fail: res.Fail, Client: address(n.from.Addr), ClientName: n.from.Name,
+	}
+	if res.Fail != engine.FailDefault && n.r.config.Why != nil {
+		d.Why = n.r.config.Why(node)
 	}
 	if res.Again {
 		d.Limit = res.Limit // of the first request with the id

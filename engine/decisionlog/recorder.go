@@ -45,6 +45,7 @@ const (
 // Config configures a Recorder. Only Where is required.
 type Config struct {
 	Where  func(key []byte) (node string, shards int) // engine.Engine's
+	Why    func(node string) string                   // what is wrong with a node now, or ""; nil: nothing is known
 	Logger *slog.Logger                               // nil: slog.Default()
 	Now    func() time.Time                           // nil: time.Now
 }

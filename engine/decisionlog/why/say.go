@@ -45,7 +45,10 @@ func (a *answer) name() string {
 
 // cause returns what denied.
 func (a *answer) cause() string {
-	const log = " Its proxy's log says what was wrong."
+	wrong := " Its proxy's log says what was wrong."
+	if a.Why != "" {
+		wrong = " What was wrong with the node: " + strings.TrimSuffix(a.Why, ".") + "."
+	}
 	unable := "its node could not decide"
 	if a.Node == embedded {
 		unable = "the proxy had no memory left"
@@ -53,14 +56,14 @@ func (a *answer) cause() string {
 	switch {
 	case a.Fail == "local":
 		return "was denied because " + unable + ", and what FAIL LOCAL admits then was used up: " + a.limit() + "." +
-			log
+			wrong
 	case a.Fail != "":
 		text := "was denied because " + unable + " (FAIL " + strings.ToUpper(a.Fail) + "), and not because of its " +
 			"limit."
 		if a.Error != "" {
 			return text + " The error was " + a.Error + "."
 		}
-		return text + log
+		return text + wrong
 	case a.Result == "error":
 		return strings.TrimSuffix("got an error in place of a decision: "+a.Error, ": ") + "."
 	case a.Limit == 0 && a.Policy != "" && a.Window == 0:
