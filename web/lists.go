@@ -58,24 +58,22 @@ func (s *Server) policies(w http.ResponseWriter, r *http.Request) {
 		forbidKey(w, r, "rl.policy|list")
 		return
 	}
-	totals := make(map[string]*totals)
+	turned := make(map[string]*totals)
 	for name, counts := range s.cfg.Observer.Counts() {
-		totals[name] = countPolicy(counts)
+		turned[name] = countPolicy(counts)
 	}
-	all := s.cfg.Policies.InEffect().All()
-	shown := make([]shownPolicy, len(all))
-	rates := s.overrideRates()
-	for i, p := range all {
-		shown[i] = shownPolicy{Name: p.Name, Rule: rule(p.Words()[1:]), Stored: !p.Configured, Count: len(p.Overrides)}
-		shown[i].Overrides = showOverrides(p, rates)
-		if t := totals[p.Name]; t != nil {
-			shown[i].Decisions, shown[i].Denied = t.decisions, t.denied
-			shown[i].Refused, shown[i].Shadow = t.refused, t.shadow
-		}
+	of := func(p *policy.Policy) *totals { return cmp.Or(turned[p.Name], &totals{}) }
+	away := func(p *policy.Policy) int64 { return of(p).denied + of(p).refused + of(p).shadow }
+	all := slices.Clone(s.cfg.Policies.InEffect().All())
+	slices.SortStableFunc(all, func(a, b *policy.Policy) int { return cmp.Compare(away(b), away(a)) })
+	shown, rates := []shownPolicy{}, s.overrideRates()
+	for _, p := range all[:min(len(all), maxPolicies)] {
+		t := of(p)
+		shown = append(shown, shownPolicy{
+			Name: p.Name, Rule: rule(p.Words()[1:]), Stored: !p.Configured, Decisions: t.decisions, Denied: t.denied,
+			Refused: t.refused, Shadow: t.shadow, Count: len(p.Overrides), Overrides: showOverrides(p, rates),
+		})
 	}
-	slices.SortStableFunc(shown, func(a, b shownPolicy) int {
-		return cmp.Compare(b.Denied+b.Refused+b.Shadow, a.Denied+a.Refused+a.Shadow)
-	})
 	var unknown string
 	if why := s.cfg.Policies.WhyUnknown(); why != nil {
 		unknown = why.Error()
@@ -84,7 +82,7 @@ func (s *Server) policies(w http.ResponseWriter, r *http.Request) {
 		Unknown  string        `json:"unknown"` // why the stored policies are not known yet; empty: they are
 		Count    int           `json:"count"`
 		Policies []shownPolicy `json:"policies"`
-	}{unknown, len(all), shown[:min(len(shown), maxPolicies)]})
+	}{unknown, len(all), shown})
 }
 
 func countPolicy(counts *observe.Counts) *totals {

@@ -28,7 +28,7 @@ func TestPicturesOfThePage(t *testing.T) {
 		folder = t.TempDir()
 	}
 	nodes := []*redistest.Server{redistest.Start(t), redistest.Start(t), redistest.Start(t)}
-	var args []string
+	args := []string{"--backend-timeout", "1000"}
 	for _, n := range nodes {
 		args = append(args, "--backend", n.URL())
 	}

@@ -3,7 +3,10 @@ package page
 import (
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -130,13 +133,13 @@ func TestPageShowsNodes(t *testing.T) {
 // The user is the one that docs/page.md describes.
 func TestPageShowsAUserWhatItMaySee(t *testing.T) {
 	t.Parallel()
-	r := start(t, "--page-admin", "yes", "--requirepass", "battery", "--user", "wall", "on", ">correct-horse", "~*", "+rl.hotkeys", "+rl.inspect", "+rl.nodes", "+info")
+	r := start(t, "--page-admin", "yes", "--requirepass", "battery", "--user", "wall", "on", ">correct-horse", "~*", "+rl.hotkeys", "+rl.inspect", "+rl.nodes", "+rl.policy|list", "+info")
 	r.password = "battery"
 	r.ask(t, 30, "RL.SLIDE", "tenant:42", 10, 3600)
 	p := open(t, "http://wall:correct-horse@"+r.page[len("http://"):], 1280, 900, "light")
 	p.sees("#keys", "tenant:42")
 	p.sees("#memory", "1 key")
-	p.holds(`!document.querySelector('#denials').hidden`)
+	p.holds(`!document.querySelector('#denials').hidden && !document.querySelector('[data-view=policies]').hidden`)
 	require.NotContains(t, p.text("#denials"), "127.0.0.1", "that takes CLIENT LIST")
 	p.click(row("tenant:42") + " a")
 	p.sees("#states", "10 of 10 used")
@@ -175,4 +178,43 @@ func TestPageShowsThatANodeHangs(t *testing.T) {
 	require.True(t, eval[bool](p, `document.querySelector('#problems').getBoundingClientRect().bottom < 740`), "it is on the first screen of a phone")
 	node.Resume()
 	p.holds(`document.querySelector('#problems').hidden`)
+}
+
+// Each fault is on the page in words, whatever else is wrong, and goes when it ends.
+func TestPageSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	sound, gone, fast := redistest.Start(t), redistest.Start(t), redistest.StartClocked(t)
+	evicts := redistest.Start(t, "--maxmemory", "500mb", "--maxmemory-policy", "allkeys-lru")
+	file, port := filepath.Join(t.TempDir(), "rlproxy.conf"), redistest.FreePort(t)
+	configure := func(more string) {
+		text := fmt.Sprintf("bind 127.0.0.1\nport 0\nhttp-port %d\n", port)
+		for _, n := range []*redistest.Server{sound, gone, fast, evicts} {
+			text += "backend " + n.URL() + "\n"
+		}
+		require.NoError(t, os.WriteFile(file, []byte(text+more), 0o600))
+	}
+	configure("")
+	r := &rlproxy{Proxy: &proxytest.Proxy{Process: proxytest.Spawn(t, proxytest.Binary, file)}, page: fmt.Sprintf("http://127.0.0.1:%d/", port)}
+	r.Ready(t)
+	p := open(t, r.page, 1280, 900, "light")
+	p.sees("#nodes-note", "4 of 4 up")
+	shows := func(fault, text string, inject func()) {
+		t.Helper()
+		began := time.Now()
+		inject()
+		p.sees("#problems", text)
+		t.Logf("%s: after %.1f s", fault, time.Since(began).Seconds())
+	}
+	shows("a node may evict keys", "Node "+evicts.Addr+" may evict keys", func() {})
+	shows("a reload fails", "The last reload of the configuration failed.", func() {
+		configure("nosuch 1\n")
+		r.Signal(t, syscall.SIGHUP)
+	})
+	shows("a clock is wrong", "Node "+fast.Addr+" has a clock that is wrong by", func() { fast.StepClock(5 * time.Second) })
+	shows("a node is down", "Node "+gone.Addr+" is down", gone.Kill)
+	shows("lists of nodes differ", "Another proxy has other nodes in its configuration", func() { start(t, "--backend", sound.URL()) })
+	require.Equal(t, "page", eval[string](p, `document.querySelector('#problems li').className`), "what is urgent comes first")
+	configure("")
+	r.Signal(t, syscall.SIGHUP)
+	p.holds(`!document.querySelector('#problems').textContent.includes('reload')`)
 }

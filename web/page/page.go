@@ -20,9 +20,9 @@ var scripts = []string{
 	"text", "elements", "stream", "figures", "problems", "keys", "policies", "nodes", "denials", "key", "start",
 }
 
-// text is the page, and ContentSecurity its Content-Security-Policy. It allows only the page's script and style, by
-// their hashes. The script can connect only to this server, and cannot turn text into markup.
-var text, ContentSecurity = assemble()
+// text is the page, and policy its Content-Security-Policy. It allows only the page's script and style, by their
+// hashes. The script can connect only to this server, and cannot turn text into markup.
+var text, policy = assemble()
 
 func assemble() (page []byte, policy string) {
 	style := "\n" + read("page.css")
@@ -64,6 +64,6 @@ func hash(text string) string {
 // Serve answers with the page and its Content-Security-Policy.
 func Serve(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", ContentSecurity)
+	w.Header().Set("Content-Security-Policy", policy)
 	_, _ = w.Write(text) // the client may be gone
 }

@@ -39,7 +39,7 @@ function share(x) {
 function delay(us) {
   if (us == null) return NONE;
   if (us < 1000) return [String(Math.round(us)), 'µs'];
-  if (us < 1e6) return [(us / 1000).toFixed(us < 10_000 ? 2 : 1), 'ms'];
+  if (us < 999_500) return [(us / 1000).toFixed(us < 10_000 ? 2 : us < 100_000 ? 1 : 0), 'ms'];
   return [(us / 1e6).toFixed(1), 's'];
 }
 
