@@ -13,7 +13,7 @@ import (
 var allowed = map[string][]string{
 	"cmd/rlproxy": {
 		"cmd/rlproxy/config", "commands", "commands/acl", "commands/config", "commands/slots", "commands/table", "engine", "engine/backend", "engine/decisionlog", "engine/decisionlog/why", "engine/forward", "engine/hotkeys", "engine/layout", "engine/memory",
-		"engine/observe", "engine/redis", "policy", "policy/envoy", "policy/store", "resp", "rls", "web", "web/metrics", "internal/lines", "internal/machine",
+		"engine/observe", "engine/redis", "policy", "policy/envoy", "policy/store", "resp", "rls", "web", "web/metrics", "internal/lines", "internal/login", "internal/machine",
 	},
 	"cmd/rlproxy/config": {"commands/word", "engine", "engine/backend", "engine/layout", "engine/replicas", "engine/split", "policy", "internal/glob", "internal/keypair"},
 	"commands": {
@@ -40,7 +40,7 @@ var allowed = map[string][]string{
 	"engine/memory":      {"engine", "engine/hold", "engine/limit", "internal/shrink", "internal/episodes"},
 	"engine/conformance": {"commands/ratelimit", "commands/table", "engine", "engine/conformance/model", "engine/limit", "shard"},
 	"engine/decisionlog": {"engine", "engine/observe", "shard", "internal/lines", "internal/episodes"},
-	"engine/backend":     {"engine", "shard", "internal/keypair", "internal/replyscan", "internal/sockio", "internal/episodes"},
+	"engine/backend":     {"engine", "shard", "internal/keypair", "internal/login", "internal/replyscan", "internal/sockio", "internal/episodes"},
 	"engine/backlog":     nil,
 	"engine/library":     {"engine/backend", "lua"},
 	"engine/replicas":    {"engine/backend"},
@@ -89,6 +89,7 @@ var allowed = map[string][]string{
 	"internal/histogram":   nil,
 	"internal/lines":       nil,
 	"internal/keypair":     nil,
+	"internal/login":       nil,
 	"internal/replyscan":   nil,
 	"internal/conns":       nil,
 	"internal/named":       nil,

@@ -57,6 +57,7 @@ func openEngines(c *config.Config, log *slog.Logger) (*engines, error) {
 	fleet, err := backend.Open(backend.Config{
 		Backends: c.Backends,
 		TLS:      c.BackendTLS,
+		Logins:   c.Logins,
 		Timeout:  c.BackendTimeout,
 		Logger:   log,
 	})

@@ -15,6 +15,7 @@ import (
 	"github.com/rlproxy/rlproxy/commands/acl"
 	configcmd "github.com/rlproxy/rlproxy/commands/config"
 	"github.com/rlproxy/rlproxy/commands/table"
+	"github.com/rlproxy/rlproxy/internal/login"
 	"github.com/rlproxy/rlproxy/internal/machine"
 	"github.com/rlproxy/rlproxy/resp"
 	"github.com/rlproxy/rlproxy/rls"
@@ -104,10 +105,15 @@ func (p *prepared) protected(c *config.Config) bool {
 	return c.ProtectedMode && p.acl.Anonymous() != nil
 }
 
-// prepare loads the certificates and users that c refers to.
+// prepare loads the certificates and users that c refers to, and looks whether passwords can be read.
 func prepare(c *config.Config) (p prepared, err error) {
 	if c.TLSPort != 0 {
 		if p.tls, err = c.TLS.Load(); err != nil {
+			return p, err
+		}
+	}
+	for _, l := range []login.Login{c.Logins.Nodes, c.Logins.Sentinels} {
+		if _, _, err := l.Read(); err != nil {
 			return p, err
 		}
 	}
@@ -163,6 +169,7 @@ func (l *live) reload() error {
 			_ = decisions.Close() // nothing was written; it may be nil
 			return err
 		}
+		l.eng.fleet.SetLogins(next.Logins)
 	}
 	l.eng.decisions.Use(decisions, logging(next))
 	l.eng.policies.Configure(next.Policies.Set())

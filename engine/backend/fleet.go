@@ -31,6 +31,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rlproxy/rlproxy/internal/login"
 	"github.com/rlproxy/rlproxy/shard"
 )
 
@@ -50,6 +51,10 @@ type Config struct {
 	// TLS configures connections to rediss backends.
 	TLS NodeTLS
 
+	// Logins are for servers whose backends have no user and no password in their URLs. A login is read for each new
+	// connection.
+	Logins NodeLogins
+
 	// Timeout bounds a dial and a probe. Users of nodes should bound their requests by Fleet.Timeout. The default is
 	// 100 ms: well above a healthy round trip, and short for a waiting client. SetTimeout changes it.
 	Timeout time.Duration
@@ -58,12 +63,16 @@ type Config struct {
 	Now    func() time.Time // default time.Now
 }
 
+// NodeLogins are how to log in to servers.
+type NodeLogins struct{ Nodes, Sentinels login.Login }
+
 // Fleet holds all nodes of a configuration. It is safe for concurrent use.
 type Fleet struct {
 	config    Config
 	timeout   atomic.Int64 // ns, see SetTimeout
 	topology  atomic.Pointer[Topology]
 	tls       atomic.Pointer[tls.Config] // for new connections to rediss:// backends
+	logins    atomic.Pointer[NodeLogins] // for new connections
 	watcher   *watcher                   // nil if all backends are single nodes
 	recovered atomic.Pointer[[]Recovered]
 	reports   atomic.Pointer[[]Attrs]
@@ -106,6 +115,7 @@ func Open(config Config) (*Fleet, error) {
 	f.SetTimeout(config.Timeout)
 	f.recovered.Store(new([]Recovered))
 	f.reports.Store(new([]Attrs))
+	f.SetLogins(config.Logins)
 	if err := f.SetTLS(config.TLS); err != nil {
 		return nil, err
 	}
@@ -218,6 +228,9 @@ func (f *Fleet) SetTLS(t NodeTLS) error {
 	f.tls.Store(config)
 	return nil
 }
+
+// SetLogins uses l for new connections. Open connections are not affected.
+func (f *Fleet) SetLogins(l NodeLogins) { f.logins.Store(&l) }
 
 // Close closes all nodes, each after its OnClose functions. The fleet must not be used afterwards.
 func (f *Fleet) Close() error {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/rlproxy/rlproxy/internal/episodes"
+	"github.com/rlproxy/rlproxy/internal/login"
 )
 
 // Node is one Redis server.
@@ -245,6 +246,9 @@ const MaxConnections = poolSize + 1
 func (f *Fleet) options(b *backend, addr string, conns *Connections) *redis.Options {
 	o := *b.options
 	o.Addr = addr
+	if o.Username == "" && o.Password == "" {
+		o.CredentialsProviderContext = f.logIn(func(l *NodeLogins) login.Login { return l.Nodes })
+	}
 	o.Dialer = conns.dialer(b.tls, f.tls.Load, f.Timeout)
 	o.Protocol = 2      // replies of scripts are strings, for which RESP3 has no advantage
 	o.MaxRetries = -1   // a command that may have been applied is never sent again
@@ -260,12 +264,22 @@ func (f *Fleet) options(b *backend, addr string, conns *Connections) *redis.Opti
 	return &o
 }
 
+// logIn returns what reads a login for a new connection. If it cannot, nothing is sent on the connection.
+func (f *Fleet) logIn(which func(*NodeLogins) login.Login) func(context.Context) (user, password string, err error) {
+	return func(context.Context) (user, password string, err error) {
+		if user, password, err = which(f.logins.Load()).Read(); err != nil {
+			err = unspoken{errors.New(err.Error())} // without a cause, so that Reason shows the whole text
+		}
+		return user, password, err
+	}
+}
+
 // nameConnection names a new connection for CLIENT LIST. A node that is busy or does not permit the
 // command refuses the name, but the connection is used all the same: endBusyFunction needs one
-// to end the function that keeps the node busy.
+// to end the function that keeps the node busy. One that needs a login is of no use: another may have a password.
 func nameConnection(ctx context.Context, conn *redis.Conn) error {
 	err := conn.ClientSetName(ctx, "rlproxy").Err()
-	if IsReply(err) {
+	if IsReply(err) && !hasCode(err, []string{"NOAUTH"}) {
 		return nil
 	}
 	return err

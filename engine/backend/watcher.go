@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/rlproxy/rlproxy/internal/episodes"
+	"github.com/rlproxy/rlproxy/internal/login"
 	"github.com/rlproxy/rlproxy/shard"
 )
 
@@ -296,6 +297,9 @@ func (w *watcher) client(b *backend, addr string) *redis.Client {
 	options.PoolSize = 1
 	if b.kind == sentinels {
 		options.Username, options.Password, options.DB = b.askAs[0], b.askAs[1], 0
+		if options.CredentialsProviderContext = nil; b.askAs == [2]string{} {
+			options.CredentialsProviderContext = w.fleet.logIn(func(l *NodeLogins) login.Login { return l.Sentinels })
+		}
 	}
 	w.clients[at] = redis.NewClient(options)
 	return w.clients[at]

@@ -64,6 +64,7 @@ type Config struct {
 	MaxMemory      int64
 	Backends       []string
 	BackendTLS     backend.NodeTLS
+	Logins         backend.NodeLogins
 	BackendTimeout time.Duration
 	Replicas       replicas.Need
 	FailPolicy     engine.FailPolicy

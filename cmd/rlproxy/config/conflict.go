@@ -8,6 +8,9 @@ import (
 // ErrNoAddress is the error of a server without addresses.
 var ErrNoAddress = errors.New("nothing to listen on: bind or unixsocket must name something")
 
+// badLogin is the error of the user and the password of nodes or sentinels.
+const badLogin = "%[1]s-user needs %[1]s-password or %[1]s-password-file, and only one of these two may be set"
+
 // Conflict returns an error if settings that are each allowed contradict each other. given
 // has the names of the directives that the configuration sets, in lower case.
 func (c *Config) Conflict(given map[string]bool) error {
@@ -30,6 +33,10 @@ func (c *Config) Conflict(given map[string]bool) error {
 		return fmt.Errorf("logfile and decision-log must differ; both are %s", c.LogFile)
 	case c.PolicyFile != "" && len(c.Backends) > 0:
 		return errors.New("policy-file cannot be combined with backend: with backends, policies are stored on a node")
+	case c.Logins.Nodes.Conflicts():
+		return fmt.Errorf(badLogin, "backend")
+	case c.Logins.Sentinels.Conflicts():
+		return fmt.Errorf(badLogin, "sentinel")
 	case c.Replicas.Replicas > 0 && len(c.Backends) == 0:
 		return errors.New("wait-replicas needs backend: state that is kept in this process has no replicas")
 	case c.ProtoMaxBulk > c.QueryBuffer:
