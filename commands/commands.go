@@ -53,6 +53,9 @@ const RedisVersion = "7.0.15"
 type Config struct {
 	Engine engine.Engine
 
+	// Keys lists the keys of Engine, for RL.SCAN and RL.RESETMATCH.
+	Keys engine.KeyLister
+
 	// Observer sees the decisions of Engine; nil: one that nothing else reads.
 	Observer *observe.Observer
 

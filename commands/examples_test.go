@@ -33,6 +33,8 @@ var before = map[string][]string{
 	"rl.policy|override": {"RL.POLICY SET api SLIDE 100 60"},
 	"rl.release":         {"RL.ACQUIRE gpu 8 ID job-17", "RL.ACQUIRE gpu 8 ID job-18"},
 	"rl.renew":           {"RL.ACQUIRE gpu 8 ID job-17"},
+	"rl.resetmatch":      {"RL.SLIDE user:42 100 60"},
+	"rl.scan":            {"RL.SLIDE user:42 100 60"},
 	"rl.reset":           {"RL.SLIDE user:42 100 60"},
 	"rl.settle":          {"RL.RESERVE tenant:7 100000 60 COST 4000 ID req-81 TTL 30"},
 }
@@ -78,7 +80,7 @@ func newShell(t *testing.T, policies string) *shell {
 	keeper := slots.Open(slots.Config{Engine: e})
 	t.Cleanup(keeper.Close)
 	s.handler = New(Config{
-		Engine: e, Observer: observe.New(observe.Config{Engine: e, Now: now}), Policies: catalog, ChangePolicies: kept.Change,
+		Engine: e, Keys: e, Observer: observe.New(observe.Config{Engine: e, Now: now}), Policies: catalog, ChangePolicies: kept.Change,
 		Slots: keeper, Now: now,
 	})
 	s.session = open(s.handler, 1)

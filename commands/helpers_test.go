@@ -135,8 +135,10 @@ func testConfig(e engine.Engine) Config {
 	if err != nil {
 		panic(err)
 	}
+	lister, _ := e.(engine.KeyLister)
 	return Config{
 		Engine:   e,
+		Keys:     lister,
 		Observer: observed(e),
 		FleetKeys: func() ([]observe.HotKey, int) { // in the order of a map
 			return []observe.HotKey{

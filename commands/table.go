@@ -8,6 +8,7 @@ import (
 	"github.com/rlproxy/rlproxy/commands/clients"
 	"github.com/rlproxy/rlproxy/commands/config"
 	"github.com/rlproxy/rlproxy/commands/hotkeys"
+	"github.com/rlproxy/rlproxy/commands/keys"
 	"github.com/rlproxy/rlproxy/commands/policies"
 	"github.com/rlproxy/rlproxy/commands/ratelimit"
 	"github.com/rlproxy/rlproxy/commands/reply"
@@ -79,6 +80,7 @@ func newRegistry(cfg *Config) *registry {
 		policies.Row(policies.Config{Catalog: cfg.Policies, Change: cfg.ChangePolicies, Logger: cfg.Logger}),
 		config.Row(config.Config{Settings: cfg.Settings, ResetStat: t.stats.Reset}),
 		hotkeys.Row(hotkeys.Config{Observer: cfg.Observer, FleetKeys: cfg.FleetKeys}))
+	plain = append(plain, keys.Rows(keys.Config{Keys: cfg.Keys, Engine: cfg.Engine})...)
 	for _, family := range [][]row{
 		rateLimitRows(cfg.Policies), connectionRows(), clientRows(), serverRows(), aclRows(),
 		transactionRows(), subscribeRows(), plainRows(plain),

@@ -13,6 +13,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/rlproxy/rlproxy/engine/limit"
@@ -56,6 +57,17 @@ type Starter interface {
 	// Flush sends the requests that Start has held back.
 	Flush()
 }
+
+// A KeyLister lists the keys that have state.
+type KeyLister interface {
+	// Scan visits some `visits` stored keys from a cursor on, and calls found with the names of keys that have state
+	// there, which are valid until it returns. It returns the next cursor. The first and the last one are "0". A name
+	// that has state during a whole scan is found at least once. The error is ErrCursor or an *Unavailable.
+	Scan(cursor string, visits int, found func(name []byte)) (next string, err error)
+}
+
+// ErrCursor is the error of a cursor that no Scan has returned.
+var ErrCursor = errors.New("ERR invalid cursor")
 
 // Pipeline is the requests that arrived together on one connection. A session owns one
 // and reuses it; it is not safe for concurrent use.

@@ -208,6 +208,7 @@ func TestDocumentedNodeUsersSuffice(t *testing.T) {
 					require.Contains(t, []string{"fcall", "function|load"}, word)
 				}
 			}
+			require.NotContains(t, fmt.Sprint(c.do(t, "RL.SCAN", 0)), "UNAVAILABLE")
 			require.NotContains(t, p.Output.String(), "NOPERM")
 			for _, command := range []string{"'FLUSHALL'", "'SWAPDB',0,1"} {
 				require.Regexp(t, "can't run this command|no permissions", c.do(t, "EVAL", "return redis.call("+command+")", 1, "app:1"), command)

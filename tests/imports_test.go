@@ -13,16 +13,17 @@ import (
 var allowed = map[string][]string{
 	"cmd/rlproxy": {
 		"cmd/rlproxy/config", "commands", "commands/acl", "commands/config", "commands/slots", "commands/table", "engine", "engine/backend", "engine/decisionlog", "engine/decisionlog/why", "engine/forward", "engine/hotkeys", "engine/layout", "engine/memory",
-		"engine/observe", "engine/redis", "policy", "policy/envoy", "policy/store", "resp", "rls", "web", "web/metrics", "internal/lines", "internal/login", "internal/machine",
+		"engine/observe", "engine/redis", "engine/scan", "policy", "policy/envoy", "policy/store", "resp", "rls", "web", "web/metrics", "internal/lines", "internal/login", "internal/machine",
 	},
 	"cmd/rlproxy/config": {"commands/word", "engine", "engine/backend", "engine/layout", "engine/replicas", "engine/split", "policy", "internal/glob", "internal/keypair"},
 	"commands": {
-		"commands/acl", "commands/clients", "commands/config", "commands/hotkeys", "commands/policies", "commands/ratelimit", "commands/reply", "commands/slots", "commands/stats", "commands/table", "commands/word",
+		"commands/acl", "commands/clients", "commands/config", "commands/hotkeys", "commands/keys", "commands/policies", "commands/ratelimit", "commands/reply", "commands/slots", "commands/stats", "commands/table", "commands/word",
 		"engine", "engine/forward", "engine/observe", "policy", "resp", "internal/episodes", "internal/glob",
 	},
 	"commands/acl":       {"internal/glob"},
 	"commands/config":    {"commands/reply", "commands/table", "commands/word", "internal/glob"},
 	"commands/hotkeys":   {"commands/acl", "commands/reply", "commands/table", "commands/word", "engine/observe"},
+	"commands/keys":      {"commands/acl", "commands/reply", "commands/table", "commands/word", "engine", "shard", "internal/glob"},
 	"commands/policies":  {"commands/acl", "commands/ratelimit", "commands/reply", "commands/table", "commands/word", "engine", "engine/limit", "engine/observe", "policy"},
 	"commands/ratelimit": {"commands/reply", "commands/table", "commands/word", "engine", "engine/limit", "resp", "shard"},
 	"commands/slots":     {"commands/reply", "engine", "engine/limit"},
@@ -51,6 +52,7 @@ var allowed = map[string][]string{
 	"engine/hotkeys":     {"engine", "engine/backend", "engine/observe", "engine/registry", "internal/episodes"},
 	"engine/layout":      {"engine", "engine/backend", "engine/registry", "shard", "internal/episodes"},
 	"engine/registry":    {"engine/backend"},
+	"engine/scan":        {"engine", "engine/backend", "shard"},
 	"engine/wire":        {"engine", "engine/advance", "engine/limit", "lua", "shard", "shard/lease"},
 	"engine/split":       {"engine", "engine/backend", "engine/denials", "engine/limit", "engine/wire", "lua", "shard", "shard/lease", "internal/glob"},
 	"engine/redis": {

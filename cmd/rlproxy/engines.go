@@ -17,6 +17,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/memory"
 	"github.com/rlproxy/rlproxy/engine/observe"
 	"github.com/rlproxy/rlproxy/engine/redis"
+	"github.com/rlproxy/rlproxy/engine/scan"
 	"github.com/rlproxy/rlproxy/policy"
 	"github.com/rlproxy/rlproxy/policy/store"
 	"github.com/rlproxy/rlproxy/resp"
@@ -26,6 +27,7 @@ import (
 // and the forwarder of other commands, which share the clients' memory with the server.
 type engines struct {
 	decide  engine.Engine
+	keys    engine.KeyLister   // lists the keys of decide
 	fleet   *backend.Fleet     // nil with the embedded engine
 	layout  *layout.Guard      // nil with the embedded engine
 	forward *forward.Forwarder // nil with the embedded engine
@@ -48,9 +50,10 @@ func openEngines(c *config.Config, log *slog.Logger) (*engines, error) {
 	clients := resp.NewBudget(c.ClientMemory)
 	if len(c.Backends) == 0 {
 		own := memory.Open(memory.Config{MaxMemory: c.MaxMemory, Logger: log})
-		e := &engines{memory: clients, policies: new(policy.Catalog), decide: own, configure: func(c *config.Config) {
-			own.Configure(memory.Settings{Fail: c.FailPolicy, FailRules: c.FailRules})
-		}}
+		e := &engines{memory: clients, policies: new(policy.Catalog), decide: own, keys: own,
+			configure: func(c *config.Config) {
+				own.Configure(memory.Settings{Fail: c.FailPolicy, FailRules: c.FailRules})
+			}}
 		e.observe(log)
 		return e, nil
 	}
@@ -68,6 +71,7 @@ func openEngines(c *config.Config, log *slog.Logger) (*engines, error) {
 	nodes := redis.Open(fleet, redis.Config{LocalMemory: c.MaxMemory, Layout: guard, Logger: log})
 	forwarder := forward.Open(fleet, forward.Config{ReplyLimit: c.OutputBuffer, Reserve: clients.Reserve, Logger: log})
 	e := &engines{memory: clients, policies: new(policy.Catalog), fleet: fleet, layout: guard, decide: nodes,
+		keys:    scan.NodeKeys{Fleet: fleet},
 		forward: forwarder, configure: func(c *config.Config) {
 			fleet.SetTimeout(c.BackendTimeout)
 			guard.SetMode(c.LayoutGuard)

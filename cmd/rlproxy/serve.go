@@ -182,6 +182,7 @@ func engineName(c *config.Config) string {
 func newServer(c *config.Config, state *live, ready prepared, eng *engines, log *slog.Logger) *resp.Server {
 	cfg := commands.Config{
 		Engine:    eng.decide,
+		Keys:      eng.keys,
 		Observer:  eng.observer,
 		FleetKeys: eng.hotkeys.HotKeys,
 		ACL:       ready.acl,

@@ -2,6 +2,7 @@ package backend
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -71,6 +72,19 @@ func (t *Topology) Names() []string {
 		return nil
 	}
 	return t.placement.Names()
+}
+
+// Places returns for each node by what keys are placed on it, as text in the order of which all proxies agree: its name
+// or, in a Redis Cluster, its first slot.
+func (t *Topology) Places() []string {
+	if t.slots == nil {
+		return t.Names()
+	}
+	places := make([]string, len(t.Nodes))
+	for slot := len(t.slots) - 1; slot >= 0; slot-- {
+		places[t.slots[slot]] = fmt.Sprintf("%05d", slot)
+	}
+	return places
 }
 
 func (t *Topology) equal(o *Topology) bool {

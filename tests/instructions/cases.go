@@ -73,6 +73,12 @@ func reserve(limit, cost string, options ...string) []string {
 // settle is the RL.SETTLE of a reservation of the same request.
 var settle = []string{"RL.SETTLE", key, unique, "3"}
 
+// held holds units by a policy of an algorithm, of which there are so many that a request leaves a rate as low as reserve's.
+func held(name, algorithm string) counted {
+	return counted{name: name, commands: [][]string{{"RL.HOLD", "p", key, "COST", "5", "ID", unique, "TTL", "10m"}, {"RL.SETTLE", "p:" + key, unique, "3"}},
+		keys: 100, depth: 1, together: true, options: []string{"--policy", "p", algorithm, "1000000", "24h"}}
+}
+
 // idCases make requests with ids.
 func idCases() (all []counted) {
 	pair := func(name string, first, second []string, depth int) counted {
@@ -84,6 +90,8 @@ func idCases() (all []counted) {
 			pair("RL.RESERVE and RL.SETTLE", reserve("1000000", "5"), settle, depth))
 	}
 	return append(all,
+		held("RL.HOLD SLIDE and RL.SETTLE", "SLIDE"), held("RL.HOLD FIXED and RL.SETTLE", "FIXED"),
+		held("RL.HOLD COUNTER and RL.SETTLE", "COUNTER"),
 		pair("RL.RESERVE LAPSE RELEASE and RL.SETTLE", reserve("1000000", "5", "LAPSE", "RELEASE"), settle, 1),
 		pair("RL.ACQUIRE and RL.RELEASE", []string{"RL.ACQUIRE", key, "1000", "ID", unique, "TTL", "10m"}, []string{"RL.RELEASE", key, unique}, 1))
 }
