@@ -26,6 +26,7 @@ type NodeFacts struct {
 	Policy            string // maxmemory-policy
 	Evicts            bool   // whether it evicts keys when the memory is full
 	Saves             string // how keys survive a restart: aof, rdb, no; empty: not known yet
+	LostKeys          int64  // how often it has come back without its keys
 
 	Latency  time.Duration // how long the node took to say this
 	Offset   time.Duration // of the node's clock from this machine's, to half of the latency

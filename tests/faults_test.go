@@ -61,7 +61,7 @@ var faults = []fault{
 			n.node.Run()
 		},
 		log:    `msg="node is up" .* process=another keys=\d+ keys_before=\d+\n.*msg="the node has come back without its keys: what it had counted is lost, so these limits begin at 0"`,
-		metric: `node_up{.*} 1`, alert: "none"},
+		metric: `node_lost_keys_total{.*} 1`, alert: "RlproxyNodeLostKeys"},
 	{name: "a node's answers come too late",
 		prepare: func(n *night) []string {
 			n.node = startNode(n.T)

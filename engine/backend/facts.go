@@ -67,6 +67,9 @@ func (n *Node) examine(ctx context.Context, up func(about ...any)) {
 	}
 	now, was := parseFacts(text), n.facts.Load()
 	now.compareClocks(asked, time.Since(asked), n.fleet.shortest())
+	if was != nil {
+		now.LostKeys = was.LostKeys + now.lost(was)
+	}
 	n.facts.Store(now)
 	up(now.since(was)...)
 	n.compare(was, now)
@@ -84,13 +87,21 @@ func (f *facts) since(was *facts) []any {
 	return []any{"process", process, "keys", f.Keys, "keys_before", was.Keys}
 }
 
+// lost returns 1 if the node has come back without the keys that it had, else 0.
+func (f *facts) lost(was *facts) int64 {
+	if f.run != was.run && f.Keys < was.Keys/2 && f.loaded < was.Keys/2 {
+		return 1
+	}
+	return 0
+}
+
 // compare logs what has changed since the facts were was, which is nil the first time.
 func (n *Node) compare(was, now *facts) {
 	log := n.fleet.config.Logger.With("node", n.name)
 	if was == nil {
 		was = &facts{run: now.run}
 	}
-	if now.run != was.run && now.Keys < was.Keys/2 && now.loaded < was.Keys/2 {
+	if now.LostKeys > was.LostKeys {
 		log.Warn("the node has come back without its keys: what it had counted is lost, so these limits begin at 0",
 			"keys", now.Keys, "before", was.Keys)
 	}

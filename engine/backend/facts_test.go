@@ -78,6 +78,7 @@ func TestANodeThatComesBackWithoutItsKeysIsLogged(t *testing.T) {
 	s.Run()
 	require.NotContains(t, examined(t, w, n), "without its keys")
 	require.Equal(t, int64(10), n.Facts().Keys)
+	require.Equal(t, int64(1), n.Facts().LostKeys)
 }
 
 // A node that is up again is said to be the same process as before, or another one, and which keys it has.

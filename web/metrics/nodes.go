@@ -30,6 +30,8 @@ var (
 		"1 if the node evicts keys when its memory is full, and with them what was counted, else 0.", "node")
 	nodeUnsaved = gauge("node_saves_nothing",
 		"1 if the node has changed keys and saved nothing in two hours, so that a restart loses them, else 0.", "node")
+	nodeLostKeys = counter("node_lost_keys_total",
+		"How often the node has come back without its keys, so that its limits began at 0.", "node")
 	nodeWaiting = gauge("node_queue_requests",
 		"Requests that wait to be sent to the node.", "node")
 	nodeWaits = distributionOf("node_queue_duration_seconds",
@@ -73,6 +75,7 @@ func collectNode(to chan<- prometheus.Metric, n *engine.NodeInfo) {
 		nodeMemoryMax.send(to, float64(f.MaxMemory), label)
 		nodeEvicts.send(to, oneIf(f.Evicts), label)
 		nodeUnsaved.send(to, oneIf(f.Saves == "no"), label)
+		nodeLostKeys.send(to, float64(f.LostKeys), label)
 	}
 	t := n.Traffic
 	if t == nil {
