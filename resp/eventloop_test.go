@@ -297,7 +297,7 @@ func TestShutdownWaitsForTheEventLoops(t *testing.T) {
 // Clients connect, send requests, leave in the middle and are killed, all at once. Requests that were
 // served are answered once, and each session ends once, without a drain.
 func TestEverythingAtOnceInEventLoop(t *testing.T) {
-	closed := make(chan *Session, 10_000)
+	closed := make(chan *Session, 1_000_000) // more than connect in the second of the test
 	srv, h, addr := startInLoop(t, Config{Timeout: time.Minute}, handlerFuncs{open: trust, serve: echoArgs, close: func(s *Session) { closed <- s }})
 	stop := make(chan struct{})
 	var all sync.WaitGroup
