@@ -35,6 +35,10 @@ type client struct {
 	subs    []string // channels, in the order of subscription
 	subSize int      // bytes in subs
 	slots   slots.Conn
+	blocked *blocked  // the command that waits (BLOCK); nil: none does
+	came    time.Time // when the last command with BLOCK arrived
+
+	executing bool // EXEC runs, whose commands do not wait
 
 	*workspace           // nil while no pipeline is processed
 	sent       time.Time // when the pipeline was started, if it was
@@ -189,6 +193,9 @@ func (c *client) dispatch(r *row, args [][]byte) {
 			e.tied = r.tied(args)
 			e.err = c.slots.Claim(&c.pipe.Requests[n], e.tied)
 		}
+		if e.err == "" && (c.executing || c.h.cfg.Waiting == nil) {
+			c.pipe.Requests[n].Block = 0
+		}
 		if e.err != "" {
 			c.pipe.Truncate(n)
 		}
@@ -269,6 +276,7 @@ func (c *client) decide() (took time.Duration) {
 	if len(c.pipe.Requests) > 0 {
 		c.h.cfg.Engine.Do(&c.pipe)
 		took = time.Since(sent)
+		c.waitIfDenied(took)
 		c.observe(sent, took)
 	}
 	if forwards {
@@ -286,7 +294,8 @@ func (c *client) observe(sent time.Time, took time.Duration) {
 func (c *client) push(e pendingCommand) {
 	e.mute = c.off || c.skip
 	c.pending = append(c.pending, e)
-	if len(c.pending) >= maxBatch || len(c.pipe.Requests) >= maxBatch { // a command may have many requests
+	// A command may have many requests. One with BLOCK is flushed by await.
+	if (len(c.pending) >= maxBatch || len(c.pipe.Requests) >= maxBatch) && !c.blocks() {
 		c.flush()
 	}
 }

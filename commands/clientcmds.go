@@ -114,7 +114,7 @@ func runClientTracking(c *client, args [][]byte) {
 // publish makes the session's facts visible to other sessions.
 func (c *client) publish() {
 	now := c.own
-	now.Cmd, now.Proto, now.Subs, now.Multi = c.cmd, c.s.Proto, len(c.subs), -1
+	now.Cmd, now.Proto, now.Subs, now.Multi, now.Waits = c.cmd, c.s.Proto, len(c.subs), -1, c.blocked != nil
 	if c.user != nil {
 		now.User = c.user.Name
 	}
@@ -145,6 +145,27 @@ func runClientList(c *client, args [][]byte) {
 		}
 	}
 	c.Verbatim(string(b))
+}
+
+// runClientUnblock ends the wait of another client's command.
+func runClientUnblock(c *client, args [][]byte) {
+	id, ok := word.Integer(args[2])
+	refused := ""
+	switch {
+	case !ok:
+		c.Error(reply.ErrNotInteger)
+		return
+	case len(args) == 4 && word.Is(args[3], "ERROR"):
+		refused = reply.ErrUnblocked
+	case len(args) > 4 || len(args) == 4 && !word.Is(args[3], "TIMEOUT"):
+		c.Error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
+		return
+	}
+	if c.h.cfg.Waiting != nil && c.h.cfg.Waiting.Unblock(id, refused) {
+		c.Int(1)
+		return
+	}
+	c.Int(0)
 }
 
 func runClientKill(c *client, args [][]byte) {

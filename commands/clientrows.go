@@ -136,6 +136,20 @@ func clientRows() []row {
 			Replies: "OK.",
 		},
 			run: runClientTracking,
+		}, {Command: table.Command{
+			Name: "client|unblock", Arity: -3, Flags: table.AdminFlags, ACL: connection,
+			Since: "5.0.0", Complexity: "O(N) where N is the number of requests that wait",
+			Summary: "Ends the wait of a command with BLOCK of another connection",
+			Args: []table.Arg{
+				{Name: "client-id", Type: "integer"},
+				{Name: "unblock-type", Type: "oneof", Optional: true, Args: []table.Arg{
+					{Name: "timeout", Type: "pure-token", Token: "TIMEOUT", About: "the default: it gets a denial"},
+					{Name: "error", Type: "pure-token", Token: "ERROR", About: "it gets the error UNBLOCKED"},
+				}},
+			},
+			Replies: "1 if a command of that connection waited, else 0.",
+		},
+			run: runClientUnblock, barrier: true,
 		}},
 	}}
 }

@@ -9,30 +9,32 @@
 // forward.Pipeline, which the nodes answer at the same time. Then the replies to all commands are appended in order.
 //
 // Code that needs no session is in packages of its own: ratelimit has the commands for the engine, policies those about
-// named policies, hotkeys has RL.HOTKEYS, table describes commands, acl holds users, clients holds the list of
-// sessions, slots keeps leases that are tied to connections, config has CONFIG, stats counts commands, reply writes
-// replies, and word parses words.
+// named policies, hotkeys has RL.HOTKEYS, nodes RL.NODES, info what INFO shows, table describes commands, acl holds
+// users, clients holds the list of sessions, slots keeps leases that are tied to connections, waiting lets requests
+// wait, config has CONFIG, stats counts commands, reply writes replies, and word parses words.
 //
 // Reading order: commands.go (this file), table.go, client.go (a pipeline), forward.go (forwarded commands), count.go
-// (what is counted of a pipeline), permission.go, then a file for each family of session commands: auth.go,
-// connection.go, transaction.go, subscribe.go, clientcmds.go with its rows in clientrows.go, server.go, aclcmds.go,
-// nodes.go.
+// (what is counted of a pipeline), permission.go, then a file for each family of session commands: auth.go, block.go
+// (commands that wait), connection.go, transaction.go, subscribe.go, clientcmds.go with its rows in clientrows.go,
+// server.go, aclcmds.go.
 package commands
 
 import (
 	"log/slog"
 	"math"
-	"os"
 	"sync/atomic"
 	"time"
 
 	"github.com/rlproxy/rlproxy/commands/acl"
 	"github.com/rlproxy/rlproxy/commands/clients"
 	"github.com/rlproxy/rlproxy/commands/config"
+	"github.com/rlproxy/rlproxy/commands/info"
 	"github.com/rlproxy/rlproxy/commands/policies"
+	"github.com/rlproxy/rlproxy/commands/ratelimit"
 	"github.com/rlproxy/rlproxy/commands/reply"
 	"github.com/rlproxy/rlproxy/commands/slots"
 	"github.com/rlproxy/rlproxy/commands/stats"
+	"github.com/rlproxy/rlproxy/commands/waiting"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/observe"
 	"github.com/rlproxy/rlproxy/internal/episodes"
@@ -81,9 +83,11 @@ type Config struct {
 	Settings config.Settings
 
 	// Info returns further sections of INFO. Several sessions may call it at once.
-	Info func() []Section
+	Info func() []info.Section
 
 	Clients Clients // closes other sessions for CLIENT KILL; nil: a session can close only itself
+
+	Waiting *waiting.Room // lets requests wait (BLOCK); nil: they do not
 
 	Slots *slots.Keeper // keeps leases with CONN; nil: CONN is an error
 
@@ -95,12 +99,6 @@ type Config struct {
 
 	Now    func() time.Time // nil: time.Now
 	Logger *slog.Logger     // nil: nothing is logged
-}
-
-// Section is one section of INFO.
-type Section struct {
-	Name   string // as in "# Name"
-	Fields [][2]string
 }
 
 // Clients closes sessions.
@@ -214,7 +212,11 @@ func (h *Handler) Open(s *resp.Session) {
 // Close ends a session.
 func (h *Handler) Close(s *resp.Session) {
 	h.clients.Remove(s.ID)
-	s.Data.(*client).slots.Release()
+	c := s.Data.(*client)
+	if c.blocked != nil {
+		c.leave()
+	}
+	c.slots.Release()
 }
 
 // Serve implements resp.Handler.
@@ -227,9 +229,13 @@ func (h *Handler) Serve(s *resp.Session, pipeline []resp.Command) {
 		}
 	}
 	c.workspace = workspaces.Get().(*workspace)
-	for _, args := range pipeline {
+	for i, args := range pipeline {
 		c.accept(args)
 		if s.Closing() {
+			break
+		}
+		if c.blocks() && c.await() {
+			s.Suspend(len(pipeline) - i - 1)
 			break
 		}
 	}
@@ -247,10 +253,13 @@ func (h *Handler) CanStart(s *resp.Session, pipeline []resp.Command) bool {
 	if h.starter == nil || c.acl != h.acl.Load() || c.user == nil || c.tx.open || len(c.subs) > 0 {
 		return false
 	}
-	for _, args := range pipeline {
+	for i, args := range pipeline {
 		r := h.table.get(args[0])
 		// RL.INSPECT has large replies
 		if r == nil || r.parse == nil || r.mergeCount != nil || r.tied != nil || r.Has("readonly") {
+			return false
+		}
+		if i < len(pipeline)-1 && ratelimit.MayBlock(args) {
 			return false
 		}
 	}
@@ -266,7 +275,11 @@ func (h *Handler) Start(s *resp.Session, pipeline []resp.Command) {
 	for _, args := range pipeline {
 		c.accept(args)
 	}
-	if len(c.pipe.Requests) == 0 { // all were refused
+	if c.blocks() {
+		c.came = c.sent
+		c.queueUp()
+	}
+	if len(c.pipe.Requests) == 0 { // all were refused, or wait
 		s.Finish()
 		return
 	}
@@ -279,14 +292,19 @@ func (h *Handler) Finish(s *resp.Session) {
 	took := time.Duration(0)
 	if len(c.pipe.Requests) > 0 {
 		took = time.Since(c.sent)
+		c.waitIfDenied(took)
 		c.observe(c.sent, took)
 	}
 	c.reply(took)
 	c.release()
+	if c.blocked != nil {
+		s.Suspend(0)
+	}
 }
 
 // Flush implements resp.Starter.
-func (h *Handler) Flush() { h.starter.Flush() }
-
-// pid is the process ID, shown by INFO.
-var pid = os.Getpid()
+func (h *Handler) Flush() {
+	if h.starter != nil {
+		h.starter.Flush()
+	}
+}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/commands/acl"
 	"github.com/rlproxy/rlproxy/commands/config"
+	"github.com/rlproxy/rlproxy/commands/info"
 	"github.com/rlproxy/rlproxy/commands/table"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
@@ -151,8 +152,8 @@ func testConfig(e engine.Engine) Config {
 		Clients:        new(fakeClients),
 		Now:            func() time.Time { return at },
 		Settings:       &fakeSettings{},
-		Info: func() []Section {
-			return []Section{{"Engine", [][2]string{{"engine", "fake"}}}}
+		Info: func() []info.Section {
+			return []info.Section{{Name: "Engine", Fields: [][2]string{{"engine", "fake"}}}}
 		},
 	}
 }

@@ -8,7 +8,9 @@ import (
 	"github.com/rlproxy/rlproxy/commands/clients"
 	"github.com/rlproxy/rlproxy/commands/config"
 	"github.com/rlproxy/rlproxy/commands/hotkeys"
+	"github.com/rlproxy/rlproxy/commands/info"
 	"github.com/rlproxy/rlproxy/commands/keys"
+	"github.com/rlproxy/rlproxy/commands/nodes"
 	"github.com/rlproxy/rlproxy/commands/policies"
 	"github.com/rlproxy/rlproxy/commands/ratelimit"
 	"github.com/rlproxy/rlproxy/commands/reply"
@@ -79,8 +81,9 @@ func newRegistry(cfg *Config) *registry {
 	plain := append(stats.Rows(t.stats), table.CommandCommand(t), table.HelpAll(t),
 		policies.Row(policies.Config{Catalog: cfg.Policies, Change: cfg.ChangePolicies, Logger: cfg.Logger}),
 		config.Row(config.Config{Settings: cfg.Settings, ResetStat: t.stats.Reset}),
-		hotkeys.Row(hotkeys.Config{Observer: cfg.Observer, FleetKeys: cfg.FleetKeys}))
+		nodes.Row(cfg.Engine), hotkeys.Row(hotkeys.Config{Observer: cfg.Observer, FleetKeys: cfg.FleetKeys}))
 	plain = append(plain, keys.Rows(keys.Config{Keys: cfg.Keys, Engine: cfg.Engine})...)
+	plain = append(plain, info.Rows(cfg.Now)...)
 	for _, family := range [][]row{
 		rateLimitRows(cfg.Policies), connectionRows(), clientRows(), serverRows(), aclRows(),
 		transactionRows(), subscribeRows(), plainRows(plain),
@@ -93,9 +96,8 @@ func newRegistry(cfg *Config) *registry {
 	return t
 }
 
-// rateLimitRows returns the commands of package ratelimit, those that apply policies, and RL.NODES.
-func rateLimitRows(catalog *policy.Catalog) []row {
-	rows := []row{nodesRow()}
+// rateLimitRows returns the commands of package ratelimit, and those that apply policies.
+func rateLimitRows(catalog *policy.Catalog) (rows []row) {
 	for _, c := range append(ratelimit.Commands(), policies.Check(catalog), policies.Hold(catalog),
 		policies.Settle(catalog)) {
 		rows = append(rows, row{Command: c.Command, parse: c.Parse, reply: c.Reply, mergeCount: c.MergeCount,

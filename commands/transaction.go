@@ -132,9 +132,11 @@ func runExec(c *client, _ [][]byte) {
 	}
 	c.beginForward() // for the forwarded commands of earlier pipelines
 	c.Array(len(tx.queue))
+	c.executing = true
 	for _, q := range tx.queue {
 		c.dispatch(q.row, q.args)
 	}
+	c.executing = false
 	c.flush()
 }
 

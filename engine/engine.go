@@ -69,6 +69,14 @@ type KeyLister interface {
 // ErrCursor is the error of a cursor that no Scan has returned.
 var ErrCursor = errors.New("ERR invalid cursor")
 
+// Freer is an Engine that says when a key has room earlier than its denials have said.
+type Freer interface {
+	// OnFreed has freed called when a key is reset, and when a lease of a key is released that a request with Block was
+	// denied for; with nil, when such messages may have been lost. It must not block, nor call the engine. OnFreed is
+	// called once, before the first request.
+	OnFreed(freed func(key []byte))
+}
+
 // Pipeline is the requests that arrived together on one connection. A session owns one
 // and reuses it; it is not safe for concurrent use.
 type Pipeline struct {
@@ -203,6 +211,14 @@ type Request struct {
 	// KeyNumber is the position of the key in a multi-key request, from 1; 0 in other requests. The
 	// reply needs it: keys that need not be decided together with the others are moved behind them.
 	KeyNumber uint8
+
+	// Block is the ms for which the client waits to be admitted instead of getting a denial (BLOCK); 0: it does not. A
+	// node that denies an RL.ACQUIRE with Block tells the proxies when the key's next lease is released, see OnFreed.
+	Block int64
+	// Confirm returns how many of the units of a request about one key, which has no Hold, are still wanted; nil: all.
+	// An engine that asks nodes holds the units first, calls Confirm once, and charges only what it returns. If that is
+	// 0, the request is denied.
+	Confirm func() int64
 
 	Policy  string  // the policy that gave the limits; empty if the command had them
 	Verdict Verdict // the answer, if the policy has one that needs no state

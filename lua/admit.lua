@@ -21,7 +21,12 @@ by_id.first = first
 -- open reads the fields of an id, and what is stored about the id.
 function by_id.open(text, key, clock)
   local kind, field, digest = unpack(messages.ID, text)
-  if kind ~= ONCE then id.asked_ttl, id.asked_release = unpack(messages.HOLD, text, messages.HOLD_AT) end
+  if kind ~= ONCE then
+    local release
+    id.asked_ttl, release = unpack(messages.HOLD, text, messages.HOLD_AT)
+    id.awaited = release >= messages.AWAITED
+    id.asked_release = id.awaited and release - messages.AWAITED or release
+  end
   ids.open(key, kind, field, digest, clock)
 end
 
@@ -100,7 +105,11 @@ function lib.admit_one(key, clock, spec_text, text)
     reply, now, granted = lib.answer(rec, q, 1, by_id.take)
   end
   reply = first(clock, reply)
-  if granted > 0 then by_id.remember(q, now, reply) end
+  if granted > 0 then
+    by_id.remember(q, now, reply)
+  elseif id.kind == LEASE and id.awaited then
+    lib.await(key)
+  end
   return reply
 end
 lib.admit = record.guarded(lib.admit_one)

@@ -47,8 +47,10 @@ lib.ids = ids
 --   asked_ttl, asked_release
 --                     of a request to hold units: for how many ms, and 1 if units that lapse are forgotten; by_id.open
 --                     writes them
+--   awaited           of a request for slots: whether its client waits until they are free; by_id.open writes it
 local id = { 0, 0, 0, kind = 0, last = 0, found = false, till = 0, release = 0, ttl = 0, settled = 0, crowded = false,
-  key = '', hash = '', bucket = '', digest = '', others = '', ending = 0, asked_ttl = 0, asked_release = 0 }
+  key = '', hash = '', bucket = '', digest = '', others = '', ending = 0, asked_ttl = 0, asked_release = 0,
+  awaited = false }
 ids.id = id
 
 -- sift returns a bucket's entries without those that have expired at now, and how many it had. If the bucket is the

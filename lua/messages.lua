@@ -239,8 +239,9 @@ lib.messages = {
   EACH = '>I2', ERROR = 32768,
 
   -- The id of a request: its kind 1 byte, and its digest: the bucket of the hash 2, and the rest 14; see ids.lua. HOLD
-  -- follows it: for how many ms units are held at most 5; 1 if units that lapse are forgotten, 0 if they are charged 1.
-  ID = '>Bc2c14', HOLD = '>I5B', HOLD_AT = 18,
+  -- follows it: for how many ms units are held at most 5; 1 if units that lapse are forgotten, 0 if they are charged 1,
+  -- and more by AWAITED if the client waits, so that the next release of the key's leases is published.
+  ID = '>Bc2c14', HOLD = '>I5B', HOLD_AT = 18, AWAITED = 2,
 
   -- The id, as ID, and the final cost 6. The reply: 0 if there was nothing to settle, 1 if this call settled it, 2 if
   -- an earlier call with the same cost did 1; units charged 6, given back 6, and charged beyond those held 6; the

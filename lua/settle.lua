@@ -15,9 +15,32 @@ local function reply(settled, cost, units, lapsed)
   return pack(SETTLED, settled, cost, max(units - cost, 0), max(cost - units, 0), lapsed)
 end
 
+-- The keys of which the next release of a lease is published, since somebody waits for it. It is published once: who
+-- waits and is denied again is entered again. There are at most 2 * MOST: beyond that, and after a restart, requests
+-- that wait are woken by their retry_after only.
+local MOST = 1024
+local keys, older, count = {}, {}, 0
+
+-- await enters a key.
+function lib.await(key)
+  if keys[key] then return end
+  if count == MOST then keys, older, count = {}, keys, 0 end
+  keys[key], count = true, count + 1
+end
+
+-- released publishes a key if it was entered.
+local function released(key)
+  if not (keys[key] or older[key]) then return end
+  if keys[key] then count = count - 1 end
+  keys[key], older[key] = nil, nil
+  redis.call('PUBLISH', 'rl:recall', 'freed ' .. key)
+end
+
 -- ended stores that the hold of an id has ended. The id of a lease, or of a multi-key request, is forgotten.
 local function ended(kind, now)
-  if kind == ids.LEASE then ids.drop(now) else ids.keep(now, holds.deadline(now, id.ttl), id.found, '') end
+  if kind ~= ids.LEASE then return ids.keep(now, holds.deadline(now, id.ttl), id.found, '') end
+  ids.drop(now)
+  released(id.key)
 end
 
 -- settle_one ends a hold; asked is the argument of rl_settle.

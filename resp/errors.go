@@ -42,5 +42,6 @@ var (
 	errSlow        = errors.New("resp: client does not read its replies")
 	errDrained     = errors.New("resp: server is shutting down")
 	errMemory      = errors.New("resp: memory limit of all clients reached")
+	errGone        = errors.New("resp: the client went away while its session was suspended")
 	errParked      = errors.New("resp: the session has left its goroutine") // no reason: it goes on
 )

@@ -21,6 +21,7 @@ import (
 const (
 	own       = iota // by a goroutine of its own
 	parked           // by nobody; the event loop is notified when the connection becomes readable
+	held             // by nobody; as parked, but only a hangup matters: it is suspended, see suspend.go
 	started          // by the handler, which will call Finish
 	restarted        // as started, and there is something to read again
 )
@@ -90,9 +91,9 @@ func (l *eventLoop) close() {
 	}
 }
 
-// add parks a session until its client sends something. It returns false if the session could not
-// be parked and the caller must go on serving it.
-func (l *eventLoop) add(s *Session) bool {
+// add parks a session until its client sends something, or holds it. It returns false if the session could not be added
+// and the caller must go on serving it.
+func (l *eventLoop) add(s *Session, stage int32) bool {
 	l.begin.Do(l.open)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,10 +102,10 @@ func (l *eventLoop) add(s *Session) bool {
 	}
 	l.sessions[s.ID] = s // before there are events
 	s.parkedAt.Store(int64(l.elapsed()))
-	s.stage.Store(parked)
-	if l.set.Add(s.in.raw, s.ID) != nil {
+	s.stage.Store(stage)
+	if l.set.Add(s.raw, s.ID) != nil {
 		delete(l.sessions, s.ID)
-		return !s.stage.CompareAndSwap(parked, own)
+		return !s.stage.CompareAndSwap(stage, own)
 	}
 	return true
 }
@@ -116,7 +117,7 @@ func (l *eventLoop) remove(s *Session) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.sessions, s.ID)
-	_ = l.set.Remove(s.in.raw) // fails if the connection is closed
+	_ = l.set.Remove(s.raw) // fails if the connection is closed
 }
 
 func (l *eventLoop) run(set *epoll.Poller) {
@@ -191,12 +192,12 @@ func (s *Session) canStart(pipeline []Command) bool {
 // park hands the session to its event loop if the session is eligible. If it returns true, another
 // goroutine may be serving the session already.
 func (s *Session) park() bool {
-	if s.events == nil || !s.light || s.quiet >= quietTurns || s.in.start != s.in.end || s.srv.draining.Load() {
+	if !s.light || s.quiet >= quietTurns || s.in.start != s.in.end || s.srv.draining.Load() {
 		return false
 	}
 	s.rest()
 	s.in.release()
-	if !s.events.add(s) {
+	if !s.events.add(s, parked) {
 		return false
 	}
 	s.reconsider()
@@ -210,9 +211,9 @@ func (s *Session) reconsider() {
 	}
 }
 
-// rouse moves a parked session to a goroutine of its own. It may be called from any goroutine, for any session.
+// rouse moves a parked or held session to a goroutine of its own. It may be called from any goroutine, for any session.
 func (s *Session) rouse() {
-	if s.stage.CompareAndSwap(parked, own) {
+	if s.stage.CompareAndSwap(parked, own) || s.stage.CompareAndSwap(held, own) {
 		s.detach()
 	}
 }
@@ -238,6 +239,11 @@ func (s *Session) readable(closed bool) {
 					s.detach()
 				}
 			})
+			return
+		case held:
+			if closed {
+				s.rouse()
+			}
 			return
 		case started:
 			if s.stage.CompareAndSwap(started, restarted) {
@@ -297,10 +303,15 @@ func (s *Session) guard(do func()) {
 	ok = true
 }
 
-// wait parks a served session again. It returns false if there is something to read.
+// wait parks a served session again, or holds it. It returns false if there is something to read.
 func (s *Session) wait() bool {
 	s.rest()
 	s.in.release()
+	if s.suspended {
+		s.stage.Store(held) // what there is to read waits
+		s.reconsiderHeld()
+		return true
+	}
 	s.parkedAt.Store(int64(s.events.elapsed()))
 	if !s.stage.CompareAndSwap(started, parked) {
 		return false

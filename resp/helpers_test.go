@@ -220,9 +220,10 @@ const inEventLoop = "TestInEventLoop/"
 // starter is a Starter that answers in goroutines of its own.
 type starter struct {
 	handlerFuncs
-	startsPanics string       // the command at which CanStart panics
-	flushing     func()       // called by Flush, unless it is nil
-	starts       atomic.Int64 // calls of Start
+	startsPanics string           // the command at which CanStart panics
+	flushing     func()           // called by Flush, unless it is nil
+	resumes      func(s *Session) // called by Resume, unless it is nil
+	starts       atomic.Int64     // calls of Start
 	mu           sync.Mutex
 	pending      map[*Session][]Command // guarded by mu
 	kept         []*Session             // since the last Flush; guarded by mu
@@ -258,6 +259,12 @@ func (h *starter) Finish(s *Session) {
 	delete(h.pending, s)
 	h.mu.Unlock()
 	h.Serve(s, pipeline)
+}
+
+func (h *starter) Resume(s *Session) {
+	if h.resumes != nil {
+		h.resumes(s)
+	}
 }
 
 func (h *starter) Flush() {
@@ -356,6 +363,12 @@ func expectEnd(t testing.TB, conn net.Conn, want string) {
 // clients' configuration.
 func startTLS(t *testing.T, cfg Config) (*Server, string, *tls.Config) {
 	t.Helper()
+	return serveTLS(t, cfg, handlerFuncs{open: trust, serve: likeRedis})
+}
+
+// serveTLS is startTLS for any handler.
+func serveTLS(t *testing.T, cfg Config, h Handler) (*Server, string, *tls.Config) {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	template := &x509.Certificate{
@@ -371,6 +384,6 @@ func startTLS(t *testing.T, cfg Config) (*Server, string, *tls.Config) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	server := &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
-	srv := startOn(t, cfg, handlerFuncs{open: trust, serve: likeRedis}, tls.NewListener(ln, server))
+	srv := startOn(t, cfg, h, tls.NewListener(ln, server))
 	return srv, ln.Addr().String(), &tls.Config{RootCAs: roots, ServerName: "localhost"}
 }

@@ -68,8 +68,9 @@ func (s *Session) open() bool {
 		s.srv.stats.HandshakeFails.Add(1)
 		return false
 	}
+	s.raw = sockio.Raw(bare(s.conn))
 	s.in, s.writer = newReader(s.conn, &s.srv.cfg, s.srv.reserve), sockio.NewWriter(s.conn)
-	if n := int64(len(s.srv.loops)); n > 0 && s.in.raw != nil {
+	if n := int64(len(s.srv.loops)); n > 0 && s.raw != nil {
 		s.events = s.srv.loops[s.ID%n]
 	}
 	s.srv.handler.Open(s)
@@ -101,8 +102,16 @@ func (s *Session) handshake() bool {
 // the reason, and whether to linger because the client may still be sending.
 func (s *Session) loop() (linger bool, err error) {
 	for {
+		if s.suspended {
+			if err := s.awaitResume(); err != nil {
+				return false, err
+			}
+		}
 		if over, linger, err := s.answer(); over {
 			return linger, err
+		}
+		if s.suspended {
+			continue
 		}
 		if s.park() {
 			return false, errParked
@@ -122,6 +131,9 @@ func (s *Session) answer() (over, linger bool, err error) {
 		}
 		if s.failed != nil {
 			return true, false, s.failed
+		}
+		if s.suspended {
+			return false, false, nil
 		}
 		if refused, ok := errors.AsType[protocolError](err); ok && !s.closing {
 			s.Out = AppendError(s.Out, string(refused))
@@ -145,20 +157,25 @@ func (s *Session) answer() (over, linger bool, err error) {
 func (s *Session) serve(pipeline []Command) {
 	s.begin(pipeline)
 	s.srv.handler.Serve(s, pipeline)
-	s.light = s.events != nil && s.canStart(pipeline)
+	s.light = s.events != nil && s.in.raw != nil && s.canStart(pipeline)
 }
 
 // begin prepares Out for the replies to a slice, and counts the slice.
 func (s *Session) begin(pipeline []Command) {
-	if s.Out == nil {
-		s.Out = s.in.ws.out[:0]
-	}
+	s.prepare()
 	turn := s.srv.stats.Pipelines.Add(1)
 	s.srv.stats.Commands.Add(int64(len(pipeline)))
 	if s.quiet++; turn-s.turn > quietPipelines {
 		s.quiet = 0
 	}
 	s.turn = turn
+}
+
+// prepare makes room for replies.
+func (s *Session) prepare() {
+	if s.Out == nil {
+		s.Out = s.in.ws.out[:0]
+	}
 }
 
 // read waits for bytes. It returns errDrained if the server is draining and the client's commands are answered.
@@ -250,6 +267,7 @@ func (s *Session) end() {
 func (s *Session) cut() {
 	_ = bare(s.conn).Close() // fails if the connection is closed already
 	s.rouse()
+	s.srv.resumes.notify()
 }
 
 // bare returns the connection beneath TLS, or conn itself.

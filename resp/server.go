@@ -28,6 +28,8 @@ type Server struct {
 	crowded *episodes.Episode // while clients are refused at MaxClients
 	strange *episodes.Episode // while clients are refused by the protected mode
 
+	resumes resumes // of suspended sessions
+
 	protected atomic.Bool // the protected mode in effect
 	draining  atomic.Bool
 	ending    context.Context // ends when Shutdown stops waiting for sessions
@@ -53,6 +55,7 @@ func NewServer(cfg Config, handler Handler) *Server {
 	s.crowded = episodes.New(s.log, s.clock, crowded, "maxclients", s.cfg.MaxClients)
 	s.strange = episodes.New(s.log, s.clock, strange)
 	s.protected.Store(cfg.ProtectedMode)
+	s.resumes.cond = sync.NewCond(&s.resumes.mu)
 	s.ending, s.cutAll = context.WithCancel(context.Background())
 	if starter, ok := handler.(Starter); ok {
 		s.starter, s.loops = starter, newEventLoops(s)
@@ -136,6 +139,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		_ = c.conn.SetReadDeadline(time.Unix(1, 0))
 		c.rouse()
 	}
+	s.resumes.notify()
 	left := make(chan struct{})
 	go func() { // ends when the last session does
 		s.running.Wait()

@@ -5,7 +5,7 @@
 // The path of a byte: server.go accepts a connection, and admit.go starts its session or refuses it; serve.go is the
 // session's loop; reader.go reads; frame.go finds where each command ends, refuses what is not a command, and splits
 // the others into words; the Handler appends replies by reply.go, which encodes them with redcon; write.go writes them.
-// eventloop.go serves sessions that have no goroutine of their own.
+// eventloop.go serves sessions that have no goroutine of their own, and suspend.go is about those that wait.
 //
 // Reading order: session.go (this file), config.go, the files above, memory.go (what clients may hold), errors.go,
 // closed.go, stats.go.
@@ -15,6 +15,7 @@ import (
 	"io"
 	"net"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -44,6 +45,9 @@ type Starter interface {
 	Finish(s *Session)
 	// Flush is called after one or more calls of Start: what they began need not wait for more.
 	Flush()
+	// Resume appends the reply that a suspended session waits for, after a call of Session.Resume, or earlier if the
+	// server shuts down.
+	Resume(s *Session)
 }
 
 // Command is one command: its name, followed by its arguments. It has at least one word.
@@ -84,12 +88,16 @@ type Session struct {
 	active atomic.Int64 // when bytes were last read, in Unix ns
 	killed atomic.Bool  // Kill was called
 
-	events  *eventLoop   // serves the session while it has no goroutine; nil: none can
-	stage   atomic.Int32 // what serves the session, see eventloop.go
-	light   bool         // Start could have answered the last pipeline
-	turn    int64        // the server's count of pipelines when it last served this session
-	quiet   int          // consecutive turns with few pipelines of other sessions in between, see quietTurns
-	expired bool         // the client was silent for Timeout while the session had no goroutine
+	suspended bool        // Suspend was called, and the handler has not resumed the session yet
+	resumed   atomic.Bool // Resume was called
+
+	raw     syscall.RawConn // access to the descriptor, under TLS too; nil: there is none
+	events  *eventLoop      // serves the session while it has no goroutine; nil: none can
+	stage   atomic.Int32    // what serves the session, see eventloop.go
+	light   bool            // Start could have answered the last pipeline
+	turn    int64           // the server's count of pipelines when it last served this session
+	quiet   int             // consecutive turns with few pipelines of other sessions in between, see quietTurns
+	expired bool            // the client was silent for Timeout while the session had no goroutine
 
 	parkedAt atomic.Int64 // when the session last parked, in ns of its event loop's clock
 

@@ -13,7 +13,7 @@ const (
 	wrongCost    = "ERR cost must be an integer between 0 and 1000000000000; it was "
 	wrongShards  = "ERR shards must be an integer between 1 and 1024; it was "
 	wrongBuckets = "ERR buckets must be an integer between 1 and 1000; it was "
-	slideOptions = "; expected COST, ID, ONCE, SHARDS, FAIL, SHADOW, AND or another limit"
+	slideOptions = "; expected COST, ID, ONCE, SHARDS, FAIL, SHADOW, BLOCK, AND or another limit"
 )
 
 // exactErrors has commands that must fail, each with the full text of its error. In the
@@ -49,7 +49,7 @@ var exactErrors = []struct {
 	{"RL.SLIDE k 100 60 NX", "ERR syntax error: unknown option 'NX'" + slideOptions},
 	{"RL.SLIDE k 100 60 BUCKETS 6", "ERR syntax error: unknown option 'BUCKETS'" + slideOptions},
 	{"RL.SLIDE k 100 60 1e3 1h", "ERR syntax error: unknown option '1e3'" + slideOptions},
-	{"RL.SLIDE k 100 60 COST 1 ID a 200 1h", "ERR syntax error: unknown option '200'; expected ONCE, SHARDS, FAIL, SHADOW or AND"},
+	{"RL.SLIDE k 100 60 COST 1 ID a 200 1h", "ERR syntax error: unknown option '200'; expected ONCE, SHARDS, FAIL, SHADOW, BLOCK or AND"},
 	{"RL.SLIDE k 100 60 COST 1 COST 2", "ERR syntax error: option COST is given twice"},
 	{"RL.SLIDE k 100 60 COST", "ERR syntax error: option COST has no value"},
 	{"RL.SLIDE k 100 60 FAIL MAYBE", "ERR syntax error: FAIL must be OPEN, CLOSED, LOCAL or ERROR; it was 'MAYBE'"},

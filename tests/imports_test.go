@@ -12,21 +12,24 @@ import (
 // line may import none of them.
 var allowed = map[string][]string{
 	"cmd/rlproxy": {
-		"cmd/rlproxy/config", "commands", "commands/acl", "commands/config", "commands/slots", "commands/table", "engine", "engine/backend", "engine/decisionlog", "engine/decisionlog/why", "engine/forward", "engine/hotkeys", "engine/layout", "engine/memory",
+		"cmd/rlproxy/config", "commands", "commands/acl", "commands/config", "commands/info", "commands/slots", "commands/table", "commands/waiting", "engine", "engine/backend", "engine/decisionlog", "engine/decisionlog/why", "engine/forward", "engine/hotkeys", "engine/layout", "engine/memory",
 		"engine/observe", "engine/redis", "engine/scan", "policy", "policy/envoy", "policy/store", "resp", "rls", "web", "web/metrics", "internal/lines", "internal/login", "internal/machine",
 	},
 	"cmd/rlproxy/config": {"commands/word", "engine", "engine/backend", "engine/layout", "engine/replicas", "engine/split", "policy", "internal/glob", "internal/keypair"},
 	"commands": {
-		"commands/acl", "commands/clients", "commands/config", "commands/hotkeys", "commands/keys", "commands/policies", "commands/ratelimit", "commands/reply", "commands/slots", "commands/stats", "commands/table", "commands/word",
+		"commands/acl", "commands/clients", "commands/config", "commands/hotkeys", "commands/info", "commands/keys", "commands/nodes", "commands/policies", "commands/ratelimit", "commands/reply", "commands/slots", "commands/stats", "commands/table", "commands/waiting", "commands/word",
 		"engine", "engine/forward", "engine/observe", "policy", "resp", "internal/episodes", "internal/glob",
 	},
 	"commands/acl":       {"internal/glob"},
 	"commands/config":    {"commands/reply", "commands/table", "commands/word", "internal/glob"},
 	"commands/hotkeys":   {"commands/acl", "commands/reply", "commands/table", "commands/word", "engine/observe"},
+	"commands/info":      {"commands/reply", "commands/table", "commands/word"},
+	"commands/nodes":     {"commands/reply", "commands/table", "engine"},
 	"commands/keys":      {"commands/acl", "commands/reply", "commands/table", "commands/word", "engine", "shard", "internal/glob"},
 	"commands/policies":  {"commands/acl", "commands/ratelimit", "commands/reply", "commands/table", "commands/word", "engine", "engine/limit", "engine/observe", "policy"},
 	"commands/ratelimit": {"commands/reply", "commands/table", "commands/word", "engine", "engine/limit", "resp", "shard"},
 	"commands/slots":     {"commands/reply", "engine", "engine/limit"},
+	"commands/waiting":   {"engine", "engine/limit"},
 	"commands/stats":     {"commands/reply", "commands/table", "commands/word", "internal/histogram", "internal/named"},
 	"commands/table":     {"commands/acl", "commands/reply", "commands/word", "resp", "internal/glob"},
 	"commands/clients":   {"commands/reply", "commands/word"},
@@ -114,6 +117,7 @@ var inTests = map[string][]string{
 	"commands":             {"engine/backend", "engine/limit", "engine/memory", "engine/redis", "policy/store"},
 	"commands/policies":    {"engine/backend", "engine/memory", "engine/redis", "resp", "shard"},
 	"rls":                  {"commands", "engine/memory"},
+	"commands/waiting":     {"engine/memory"},
 	"web":                  {"commands"},
 	"engine/decisionlog":   {"engine/limit", "internal/machine"},
 	"lua":                  {"engine", "engine/advance", "engine/limit", "engine/wire", "shard", "shard/lease"}, // outside of its package, as wire imports it

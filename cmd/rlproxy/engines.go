@@ -8,6 +8,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/cmd/rlproxy/config"
 	"github.com/rlproxy/rlproxy/commands/slots"
+	"github.com/rlproxy/rlproxy/commands/waiting"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/decisionlog"
@@ -32,6 +33,7 @@ type engines struct {
 	layout  *layout.Guard      // nil with the embedded engine
 	forward *forward.Forwarder // nil with the embedded engine
 	memory  *resp.Budget       // counts the bytes that clients make the process hold
+	waiting *waiting.Room      // lets requests wait
 	slots   *slots.Keeper      // keeps the leases that are tied to clients' connections
 
 	policies *policy.Catalog // the named policies in effect
@@ -102,6 +104,7 @@ func (e *engines) observe(log *slog.Logger) {
 	if e.fleet != nil {
 		e.fleet.SetWindows(e.observer.ShortestWindow)
 	}
+	e.waiting = waiting.Open(e.decide)
 	e.slots = slots.Open(slots.Config{Engine: e.decide, Reserve: e.memory.Reserve, Lapsed: e.observer.CountLapsedLeases,
 		Logger: log})
 	e.hotkeys = hotkeys.Open(e.fleet, e.observer, log)
@@ -127,12 +130,14 @@ func (e *engines) keepPolicies(c *config.Config, log *slog.Logger) (err error) {
 
 // stats returns the statistics of the engine and of its observers, for INFO and metrics.
 func (e *engines) stats() []engine.Stat {
-	return slices.Concat(e.decide.Stats(), e.observer.Stats(), e.slots.Stats(), e.hotkeys.Stats(), e.decisions.Stats())
+	return slices.Concat(e.decide.Stats(), e.observer.Stats(), e.slots.Stats(), e.waiting.Stats(), e.hotkeys.Stats(),
+		e.decisions.Stats())
 }
 
 // close closes the engines, then the fleet, and the decision log last. The caller makes no further
 // requests.
 func (e *engines) close() error {
+	e.waiting.Close()
 	e.slots.Close()
 	e.hotkeys.Close()
 	if e.store != nil {

@@ -1,20 +1,20 @@
 package main
 
 import (
-	"github.com/rlproxy/rlproxy/commands"
+	"github.com/rlproxy/rlproxy/commands/info"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/resp"
 )
 
 // sections returns INFO's sections about the server and the engine. The commands
 // add the others.
-func sections(now *live, eng *engines) []commands.Section {
-	return []commands.Section{section("Stats", serverStats(now, eng)), section("Engine", eng.stats()),
+func sections(now *live, eng *engines) []info.Section {
+	return []info.Section{section("Stats", serverStats(now, eng)), section("Engine", eng.stats()),
 		section("Policies", eng.store.Stats())}
 }
 
-func section(name string, stats []engine.Stat) commands.Section {
-	s := commands.Section{Name: name}
+func section(name string, stats []engine.Stat) info.Section {
+	s := info.Section{Name: name}
 	for i := range stats {
 		s.Fields = append(s.Fields, [2]string{stats[i].Name, stats[i].String()})
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/cmd/rlproxy/config"
 	"github.com/rlproxy/rlproxy/commands"
+	"github.com/rlproxy/rlproxy/commands/info"
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/forward"
 	"github.com/rlproxy/rlproxy/internal/machine"
@@ -188,11 +189,12 @@ func newServer(c *config.Config, state *live, ready prepared, eng *engines, log 
 		ACL:       ready.acl,
 		Settings:  state,
 		Slots:     eng.slots,
+		Waiting:   eng.waiting,
 
 		Policies:       eng.policies,
 		ChangePolicies: eng.store.Change,
 
-		Info:    func() []commands.Section { return sections(state, eng) },
+		Info:    func() []info.Section { return sections(state, eng) },
 		Clients: state,
 		Logger:  log,
 	}

@@ -40,6 +40,7 @@ type Facts struct {
 	Cmd   string // the last command; empty: none, or it is unknown
 	Proto int    // 2 or 3
 	Subs  int    // channels subscribed to
+	Waits bool   // a command waits (BLOCK)
 	Multi int    // commands queued since MULTI; -1 outside a transaction
 }
 

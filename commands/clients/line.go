@@ -18,8 +18,8 @@ func (c *Client) AppendLine(b []byte, now time.Time) []byte {
 	for _, x := range []struct {
 		flag string
 		on   bool
-	}{{"P", f.Subs > 0}, {"x", f.Multi >= 0}, {"t", f.Tracked}, {"U", onUnix(c.Remote)}, {"e", f.NoEvict},
-		{"T", f.NoTouch}} {
+	}{{"P", f.Subs > 0}, {"b", f.Waits}, {"x", f.Multi >= 0}, {"t", f.Tracked}, {"U", onUnix(c.Remote)},
+		{"e", f.NoEvict}, {"T", f.NoTouch}} {
 		if x.on {
 			flags += x.flag
 		}

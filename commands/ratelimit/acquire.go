@@ -11,7 +11,7 @@ import (
 
 // The options of RL.ACQUIRE, of which optID must be given, and of RL.RENEW.
 const (
-	acquireOptions = optID | optCost | optTTL | optConn | optFail
+	acquireOptions = optID | optCost | optTTL | optConn | optBlock | optFail
 	renewOptions   = optTTL
 )
 
@@ -30,7 +30,9 @@ var (
 )
 
 func acquire() Command {
-	key, cost, id, ttl := keyArg, costArg, holdIDArg, slotsTTL
+	key, cost, id, ttl, block := keyArg, costArg, holdIDArg, slotsTTL, blockArg
+	block.About = "1 to 3600000: instead of a denial, wait for up to so long until slots are free. When a lease is " +
+		"released, through any proxy, the first that waits gets it at once. See [waiting](limits.md#waiting)"
 	key.About = slotsKeys
 	cost.About = "the slots to hold, 0 to slots; default 1; 0 holds nothing and does not look at the id, and the " +
 		"reply is for a cost of 1"
@@ -50,7 +52,7 @@ func acquire() Command {
 					"releases it when the connection closes, and at RESET. A connection that `tcp-keepalive` or " +
 					"`timeout` ends is closed, too. The newest RL.ACQUIRE of an id through this proxy decides to " +
 					"which connection the lease is tied, or to none; AUTH changes nothing"},
-			failArg},
+			failArg, block},
 		Replies: "Five integers: allowed (1 or 0), slots, slots still free (-1: answered by a FAIL policy), " +
 			"retry_after (the milliseconds until enough leases must have ended) " +
 			"and reset_after (until all must have). " +

@@ -64,7 +64,7 @@ func decisions() (all []Command) {
 			c.Args = append(append([]table.Arg{keyArg}, a.limits...), costArg)
 			c.Args = append(append(c.Args, a.args...), onlyIf(k.Additive(), idArg)...)
 			c.Args = append(append(c.Args, onceArg), onlyIf(k.Additive(), shardsArg)...)
-			c.Args = append(c.Args, failArg, shadowArg, andArg(append([]table.Arg{keyArg}, a.limits...)...))
+			c.Args = append(c.Args, failArg, shadowArg, blockArg, andArg(append([]table.Arg{keyArg}, a.limits...)...))
 			all = append(all, Command{Command: c, Parse: g.parse, Reply: replyDecision})
 		case others[k] != nil:
 			all = append(all, others[k]())

@@ -87,6 +87,9 @@ func (g *grammar) parse(args [][]byte, p *engine.Pipeline) string {
 		if seen&optOnce != 0 && (and || others > 0) {
 			return notAlone(optOnce)
 		}
+		if r.Block > 0 && (and || others > 0) {
+			return reply.ErrBlockAnd
+		}
 		if g.pairs {
 			r.Key = p.Name(r.Key, r.Shadow)
 		}

@@ -36,18 +36,22 @@ const (
 	optLapse
 	optConn
 	optDetails
+	optBlock
 
 	optOwn // the first of those that only one algorithm has: see newOption
 )
 
+// maxBlock is the longest time, in ms, for which a request may wait to be admitted.
+const maxBlock = 3_600_000
+
 // commonOptions are the options of RL.SLIDE, RL.COUNTER and RL.FIXED.
-const commonOptions = optCost | optID | optShards | optFail | optShadow | optOnce | optAnd
+const commonOptions = optCost | optID | optShards | optFail | optShadow | optOnce | optBlock | optAnd
 
 // optionNames has the options, in the order in which errors list them. newOption adds to them.
 var optionNames = []optionName{
 	{optCost, "COST", nil}, {optID, "ID", nil}, {optOnce, "ONCE", nil}, {optTTL, "TTL", nil}, {optLapse, "LAPSE", nil},
 	{optConn, "CONN", nil}, {optShards, "SHARDS", nil}, {optFail, "FAIL", nil}, {optShadow, "SHADOW", nil},
-	{optDetails, "DETAILS", nil}, {optAnd, "AND", nil},
+	{optDetails, "DETAILS", nil}, {optBlock, "BLOCK", nil}, {optAnd, "AND", nil},
 }
 
 type optionName struct {
@@ -233,6 +237,11 @@ func setOption(r *engine.Request, o option, value []byte) string {
 			return wrong(reply.ErrShards, value)
 		}
 		r.Shards = int(n)
+	case optBlock:
+		if !ok || n < 1 || n > maxBlock {
+			return wrong(reply.ErrBlock, value)
+		}
+		r.Block = n
 	default:
 		return optionNames[slices.IndexFunc(optionNames, func(of optionName) bool { return of.option == o })].set(r,
 			value)
@@ -262,6 +271,11 @@ func checkRequest(r *engine.Request) string {
 		r.Shards = int(min(int64(r.Shards), w.Limit))
 	}
 	return ""
+}
+
+// MayBlock reports whether the words of a command may have the option BLOCK.
+func MayBlock(args [][]byte) bool {
+	return slices.ContainsFunc(args[1:], func(w []byte) bool { return word.Is(w, "BLOCK") })
 }
 
 func keyFits(key []byte) bool {

@@ -16,7 +16,7 @@ import (
 // each request says: COST, ID, ONCE, DETAILS and AND. So both are parsed by the same functions, with the same errors.
 
 // requestOptions are the options of a request by a policy, which the policy does not have.
-const requestOptions = optCost | optID | optOnce | optDetails | optAnd
+const requestOptions = optCost | optID | optOnce | optDetails | optBlock | optAnd
 
 // ByPolicy returns a command that answers as RL.SLIDE does, about keys that stand after the name of a
 // policy. It has the flags of all such commands; c.Args are its first arguments, and c.Replies follows
@@ -28,7 +28,7 @@ func ByPolicy(c table.Command, fill func(r *engine.Request, p *engine.Pipeline, 
 	c.Group, c.Flags, c.Replies = "ratelimit", writesMany, asSlide+c.Replies+detailsReply
 	c.Keys = table.Keys{First: key, Last: key, Step: 1, Joined: true, Next: nextKey(key)}
 	first := c.Args
-	c.Args = append(slices.Clone(first), costArg, idArg, onceArg, detailsArg, andArg(first...))
+	c.Args = append(slices.Clone(first), costArg, idArg, onceArg, detailsArg, blockArg, andArg(first...))
 	g := grammar{
 		known: requestOptions, keys: c.Keys, least: "a policy and a key", words: key,
 		begin: func(r *engine.Request, p *engine.Pipeline, words [][]byte) ([][]byte, string) {

@@ -80,6 +80,9 @@ var (
 			{Name: "local", Type: "pure-token", Token: "LOCAL"},
 			{Name: "error", Type: "pure-token", Token: "ERROR"},
 		}}
+	blockArg = table.Arg{Name: "milliseconds", Type: "integer", Token: "BLOCK", Optional: true,
+		About: "1 to 3600000: instead of a denial, wait for up to so long until the request is admitted. If " +
+			"retry_after is longer than the time left, the denial comes at once. See [waiting](limits.md#waiting)"}
 	shadowArg = table.Arg{Name: "shadow", Type: "pure-token", Token: "SHADOW", Optional: true,
 		About: "try the limit: decide and charge on a separate state, and deny nothing"}
 )

@@ -23,6 +23,9 @@ const (
 	ErrConnTTL   = "ERR ttl must be at least 1s with CONN"
 	ErrResetGlob = "ERR no key had state, and RL.RESET takes keys, not patterns"
 	ErrSlots     = "ERR slots must be an integer between 1 and 1000000000000"
+	ErrBlock     = "ERR block must be an integer between 1 and 3600000"
+	ErrBlockAnd  = "ERR BLOCK and AND exclude each other"
+	ErrWaiting   = "ERR too many clients wait"
 	ErrConnSlots = "ERR too many leases tied to this connection: at most 16384"
 )
 
@@ -55,6 +58,7 @@ const (
 	ErrClientName = "ERR Client names cannot contain spaces, newlines or special characters."
 	ErrClientID   = "ERR Invalid client ID"
 	ErrKillID     = "ERR client-id should be greater than 0"
+	ErrUnblocked  = "UNBLOCKED client unblocked via CLIENT UNBLOCK"
 	ErrNoClient   = "ERR No such client"
 
 	ErrInvalidCommand = "ERR Invalid command specified"
@@ -67,6 +71,7 @@ const (
 	ErrQueueFull = "ERR transaction queue is full: at most 131072 commands and 32 MB, within maxmemory-clients for " +
 		"all clients together"
 	ErrNoMemory = "ERR no room for the reply: maxmemory-clients is reached"
+	ErrNoRoom   = "ERR no room for a request that waits: maxmemory-clients is reached"
 	ErrChannels = "ERR too many channels: at most 1024 with 64 kB of names, within maxmemory-clients for all " +
 		"clients together"
 	// followed by the command

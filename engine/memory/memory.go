@@ -19,6 +19,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/hold"
+	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/internal/episodes"
 )
 
@@ -63,7 +64,8 @@ type Engine struct {
 	refused atomic.Int64
 	swept   atomic.Int64 // the ms of the clock at which all stripes were last swept
 
-	log *episodes.Episode // of the FAIL policies that answer while memory is full
+	freed func(key []byte)  // nil: nobody wants to know, see OnFreed
+	log   *episodes.Episode // of the FAIL policies that answer while memory is full
 
 	stop chan struct{}
 	done sync.WaitGroup
@@ -160,7 +162,11 @@ func (e *Engine) Do(p *engine.Pipeline) {
 		r.Clock = clock*1_000_000 + ns
 		switch r.Op {
 		case engine.OpDecide:
+			if r.Confirm != nil {
+				r.Cost = r.Confirm()
+			}
 			switch {
+			case r.Confirm != nil && r.Cost == 0: // denied
 			case r.MoreKeys > 0:
 				end := i + 1 + r.MoreKeys
 				for j := i; j < end; j++ {
@@ -176,13 +182,27 @@ func (e *Engine) Do(p *engine.Pipeline) {
 			}
 		case engine.OpReset:
 			res.Reset = e.reset(clock, r.Key)
+			e.free(r.Key)
 		case engine.OpInspect:
 			res.States = e.inspect(clock, r.Key)
 		case engine.OpSettle:
 			e.settle(clock, r, res)
+			if r.Kind == limit.Concurrency && res.Settled.Settled {
+				e.free(r.Key)
+			}
 		case engine.OpRenew:
 			e.renew(clock, r, res)
 		}
+	}
+}
+
+// OnFreed implements engine.Freer.
+func (e *Engine) OnFreed(freed func(key []byte)) { e.freed = freed }
+
+// free tells who waits that a key has room.
+func (e *Engine) free(key []byte) {
+	if e.freed != nil {
+		e.freed(key)
 	}
 }
 

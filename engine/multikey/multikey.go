@@ -61,6 +61,9 @@ func (f *flight) ask() {
 	case f.Now().Sub(sent) >= confirmWithin:
 		f.giveBack()
 		f.fail(0)
+	case !f.wanted():
+		f.giveBack()
+		f.deny()
 	default:
 		if failed := f.confirm(); failed >= 0 {
 			f.fail(failed)
@@ -75,7 +78,7 @@ func (f *flight) holdAll() (failed int, denied bool) {
 	for i := range f.requests {
 		r := p.Add()
 		*r = f.requests[i]
-		if r.MoreKeys = 0; r.Cost > 0 {
+		if r.MoreKeys, r.Confirm = 0, nil; r.Cost > 0 {
 			r.Hold = &f.hold
 		}
 	}
@@ -123,6 +126,21 @@ func (f *flight) settle(charge bool) (failed int) {
 		}
 	}
 	return -1
+}
+
+// wanted asks the request how many of its units are still wanted, all of which are held, see engine.Request.Confirm. It
+// returns false if none is.
+func (f *flight) wanted() bool {
+	r := &f.requests[0]
+	if r.Confirm == nil {
+		return true
+	}
+	units := r.Confirm()
+	if units > 0 {
+		f.results[0].Remaining += r.Cost - units
+		r.Cost = units
+	}
+	return units > 0
 }
 
 // giveBack releases the holds that were granted. One that cannot be released lapses.

@@ -41,7 +41,7 @@ func openQueue(p *parts, n *backend.Node) *queue {
 	q.waiting.Open(backlog.Bounds{Waiting: p.maxQueue, Least: wire.LeastAllowance, Most: wire.MostAllowance},
 		func() backlog.Carrier[item] { return &batch{parts: p, q: q} })
 	if q.client != nil { // else it is down for good, so nothing is queued
-		q.resets.Open(n, p.forget, p.denials.ForgetAll, p.advances.Recall, p.logger)
+		q.resets.Open(n, &p.Effects, p.logger)
 	}
 	return q
 }

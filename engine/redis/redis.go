@@ -108,6 +108,11 @@ func Open(fleet *backend.Fleet, config Config) *Engine {
 	}
 	p.splits = split.New(splits, &e.sender)
 	p.advances = purse.Open(&e.sender, func() time.Time { return p.now() })
+	p.ForgetAll, p.Recall, p.Forget = p.denials.ForgetAll, p.advances.Recall, func(key []byte) {
+		p.denials.Forget(key)
+		p.local.Forget(key)
+		p.advances.Recall(key)
+	}
 	e.Configure(config.Settings)
 	// All parts are there: queues may be opened, and others may call the engine.
 	fleet.OnRecovered(p.recovered)

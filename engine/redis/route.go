@@ -39,7 +39,7 @@ func (e *Engine) complete(plan *plan, p *engine.Pipeline, from, to int) int {
 // route plans the run of requests that begins at from, and returns where it ends. It answers requests that are known to
 // be denied itself. A run for nodes to answer has at most backlog.MaxItems requests, and no more work than each node
 // allows, so that nodes can answer it in time; the next one has a deadline of its own. A multi-key request that no
-// single call can answer ends the run before it, which may leave the run empty.
+// single call can answer, or one whose units are held first, ends the run before it, which may leave the run empty.
 func (e *Engine) route(plan *plan, p *engine.Pipeline, from int) (to int) {
 	at := e.elapsed()
 	plan.begin(e.queues.OpenAll())
@@ -49,8 +49,8 @@ func (e *Engine) route(plan *plan, p *engine.Pipeline, from int) (to int) {
 			return i
 		}
 		r, res := &p.Requests[i], &p.Results[i]
-		if r.MoreKeys > 0 {
-			if !e.routeMultiKey(plan, p, i, at) {
+		if r.MoreKeys > 0 || r.Confirm != nil {
+			if r.Confirm != nil || !e.routeMultiKey(plan, p, i, at) {
 				return i
 			}
 			i += r.MoreKeys
@@ -95,7 +95,7 @@ func (e *Engine) route(plan *plan, p *engine.Pipeline, from int) (to int) {
 			return i
 		}
 		if r.Op == engine.OpReset {
-			e.forget(r.Key)
+			e.Forget(r.Key)
 		}
 	}
 	return len(p.Requests)

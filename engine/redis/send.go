@@ -14,6 +14,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/backlog"
 	"github.com/rlproxy/rlproxy/engine/denials"
 	"github.com/rlproxy/rlproxy/engine/local"
+	"github.com/rlproxy/rlproxy/engine/resets"
 	"github.com/rlproxy/rlproxy/engine/split"
 	"github.com/rlproxy/rlproxy/engine/wire"
 	"github.com/rlproxy/rlproxy/lua"
@@ -27,6 +28,7 @@ type parts struct {
 	maxQueue int
 	logger   *slog.Logger
 
+	resets.Effects
 	remember     bool // denials
 	denials      denials.Cache
 	splits       *split.Splitter
@@ -43,13 +45,6 @@ type parts struct {
 
 // elapsed returns the engine's own clock: the time since it was opened, which no change of the machine's clock moves.
 func (p *parts) elapsed() time.Duration { return p.now().Sub(p.began) }
-
-// forget forgets a key that was reset.
-func (p *parts) forget(key []byte) {
-	p.denials.Forget(key)
-	p.local.Forget(key)
-	p.advances.Recall(key)
-}
 
 // waiter lets one goroutine wait for several nodes' answers to its pipeline: one channel operation a pipeline, however
 // many requests and nodes there are.

@@ -1,11 +1,13 @@
-// Package resets listens for resets that other proxies make, and for recalls of advances: the library publishes the key
-// of each on its node.
+// Package resets listens for resets that other proxies make, for recalls of advances, and for releases of leases that
+// clients wait for: the library publishes the key of each on its node.
 package resets
 
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -15,33 +17,49 @@ import (
 )
 
 // Channel is the channel on which the library publishes the stored key of each reset, and Recalls that of each key
-// whose advances a home recalls.
+// whose advances a home recalls. A key of which a lease was released that others wait for is on Recalls, too, after the
+// word freed, so that users of nodes need no further channel.
 const (
 	Channel = "rl:reset"
 	Recalls = "rl:recall"
 )
 
+// Effects are what messages cause. The functions are set before the first Listener is opened.
+type Effects struct {
+	Forget    func(key []byte) // called for each reset
+	ForgetAll func()           // called when messages may have been lost
+	Recall    func(key []byte) // called for each recall of advances
+
+	freed atomic.Pointer[func(key []byte)] // see engine.Freer; nil before OnFreed
+}
+
+// OnFreed implements engine.Freer.
+func (e *Effects) OnFreed(freed func(key []byte)) { e.freed.Store(&freed) }
+
+func (e *Effects) free(key []byte) {
+	if freed := e.freed.Load(); freed != nil {
+		(*freed)(key)
+	}
+}
+
 // A Listener has a proxy forget remembered denials, and what FAIL LOCAL counted, when another
 // proxy resets their key. Messages may be lost: a remembered denial expires within a
 // second anyway, and FAIL LOCAL then denies more than it has to, never less.
 type Listener struct {
-	forget    func(key []byte) // called for each reset
-	forgetAll func()           // called when messages may have been lost
-	recall    func(key []byte) // called for each recall of advances
-	client    *redis.Client    // of sub alone
-	sub       *redis.PubSub
-	refused   *episodes.Episode // while the node refuses SUBSCRIBE
-	stop      chan struct{}
-	done      sync.WaitGroup
+	*Effects
+	client  *redis.Client // of sub alone
+	sub     *redis.PubSub
+	refused *episodes.Episode // while the node refuses SUBSCRIBE
+	stop    chan struct{}
+	done    sync.WaitGroup
 }
 
 // resubscribe is the wait between attempts to listen to a node that cannot be reached.
 const resubscribe = 200 * time.Millisecond
 
 // Open listens on the node until Close.
-func (l *Listener) Open(n *backend.Node, forget func(key []byte), forgetAll func(), recall func(key []byte),
-	log *slog.Logger) {
-	l.forget, l.forgetAll, l.recall = forget, forgetAll, recall
+func (l *Listener) Open(n *backend.Node, e *Effects, log *slog.Logger) {
+	l.Effects = e
 	l.client = n.Subscriber()
 	l.sub = l.client.Subscribe(context.Background()) // without a channel, it does not connect
 	l.refused = episodes.New(log, time.Now, refusesSubscribe, "node", n.Name())
@@ -91,15 +109,21 @@ func (l *Listener) receive() error {
 	message, err := l.next()
 	switch m := message.(type) {
 	case *redis.Message:
-		key, _, ok := shard.ParseStoredKey(nil, []byte(m.Payload))
+		name, freed := strings.CutPrefix(m.Payload, "freed ")
+		key, _, ok := shard.ParseStoredKey(nil, []byte(name))
 		switch {
-		case ok && m.Channel == Recalls:
-			l.recall(key)
-		case ok:
-			l.forget(key)
+		case !ok:
+		case freed:
+			l.free(key)
+		case m.Channel == Recalls:
+			l.Recall(key)
+		default:
+			l.Forget(key)
+			l.free(key)
 		}
 	case *redis.Subscription:
-		l.forgetAll()
+		l.ForgetAll()
+		l.free(nil)
 	}
 	return err
 }

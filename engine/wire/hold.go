@@ -27,11 +27,15 @@ func kindOfID(r *engine.Request) int64 {
 	return idReservation
 }
 
+// awaited is added to what an id says of lapsed units, for a lease whose client waits until it is free.
+const awaited = 2
+
 // IDFields returns what a request with an id of its own adds to its spec. Only additive units can be charged when they
 // lapse.
 func IDFields(r *engine.Request) []byte {
 	b := formatID.append(nil, r.Hold.ID[:], kindOfID(r))
-	return formatHOLD.append(b, nil, r.Hold.TTL, int64(flag(r.Hold.Release || !r.Kind.Additive(), 1)))
+	flags := flag(r.Hold.Release || !r.Kind.Additive(), 1) + flag(r.Kind == limit.Concurrency && r.Block > 0, awaited)
+	return formatHOLD.append(b, nil, r.Hold.TTL, int64(flags))
 }
 
 // AdmitArgs returns the arguments of the function admit, which decides a request with an id of its own.

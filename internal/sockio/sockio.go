@@ -31,6 +31,14 @@ func Raw(conn net.Conn) syscall.RawConn {
 	return raw
 }
 
+// HungUp reports whether the peer of a connection has closed its side, or the connection is closed. Only on Linux is
+// the former known before everything that the peer has sent is read. Any goroutine may call it.
+func HungUp(raw syscall.RawConn) bool {
+	gone := false
+	err := raw.Control(func(fd uintptr) { gone = hungUp(fd) })
+	return gone || err != nil
+}
+
 // SkipEmptyReads returns raw with another Read method: if nothing has arrived, it returns at once without calling its
 // function. It is for callers that only check whether anything has arrived. Only one goroutine at a time may call Read.
 func SkipEmptyReads(raw syscall.RawConn) syscall.RawConn {

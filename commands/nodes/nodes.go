@@ -1,12 +1,15 @@
-package commands
+// Package nodes has the command RL.NODES.
+package nodes
 
 import (
+	"github.com/rlproxy/rlproxy/commands/reply"
 	"github.com/rlproxy/rlproxy/commands/table"
 	"github.com/rlproxy/rlproxy/engine"
 )
 
-func nodesRow() row {
-	return row{Command: table.Command{
+// Row returns RL.NODES, which shows the nodes of an engine.
+func Row(e engine.Engine) table.Row {
+	return table.Row{Command: table.Command{
 		Name: "rl.nodes", Arity: 1, Flags: table.AdminFlags, Group: "server", Since: "0.1.0",
 		Complexity: "O(N*L) with N the number of nodes and L that of the proxies noted on them",
 		Summary:    "Shows the nodes, and which lists of backends the proxies have that use them",
@@ -36,78 +39,78 @@ func nodesRow() row {
 				"          2) (integer) 1\n          3) \"names\"\n          4) 1) \"127.0.0.1:6379/0\"\n" +
 				"          5) \"proxies\"\n          6) 1) \"web-7:4242:9f86d081\""}},
 	},
-		run: runNodes,
+		Run: func(w reply.Writer, _ [][]byte) string {
+			all := e.Nodes()
+			w.Array(len(all))
+			for i := range all {
+				write(w, &all[i])
+			}
+			return ""
+		},
 	}
 }
 
-func runNodes(c *client, _ [][]byte) {
-	nodes := c.h.cfg.Engine.Nodes()
-	c.Array(len(nodes))
-	for i := range nodes {
-		c.node(&nodes[i])
-	}
-}
-
-func (c *client) node(n *engine.NodeInfo) {
-	c.Map(14)
-	c.Field("node", n.Name)
-	c.Field("name", n.Placement)
-	c.Field("state", n.State)
-	c.Field("why", n.Why)
-	c.clock(n.Facts)
-	c.Text("advances")
-	c.Int(n.Advances)
-	c.Text("advanced")
-	c.Int(n.Advanced)
-	c.facts(n.Facts)
-	c.Text("layouts")
-	c.Array(len(n.Layouts))
+// write writes what there is to say of a node.
+func write(w reply.Writer, n *engine.NodeInfo) {
+	w.Map(14)
+	w.Field("node", n.Name)
+	w.Field("name", n.Placement)
+	w.Field("state", n.State)
+	w.Field("why", n.Why)
+	clock(w, n.Facts)
+	w.Text("advances")
+	w.Int(n.Advances)
+	w.Text("advanced")
+	w.Int(n.Advanced)
+	facts(w, n.Facts)
+	w.Text("layouts")
+	w.Array(len(n.Layouts))
 	for _, l := range n.Layouts {
-		c.Map(3)
-		c.Text("own")
+		w.Map(3)
+		w.Text("own")
 		if l.Own {
-			c.Int(1)
+			w.Int(1)
 		} else {
-			c.Int(0)
+			w.Int(0)
 		}
-		c.Text("names")
-		c.Texts(l.Names)
-		c.Text("proxies")
-		c.Texts(l.Proxies)
+		w.Text("names")
+		w.Texts(l.Names)
+		w.Text("proxies")
+		w.Texts(l.Proxies)
 	}
 }
 
 // facts writes what a node says of itself, or nulls if it says nothing.
-func (c *client) facts(f *engine.NodeFacts) {
+func facts(w reply.Writer, f *engine.NodeFacts) {
 	if f == nil {
 		for _, name := range []string{"keys", "memory", "maxmemory", "maxmemory-policy", "saves"} {
-			c.Text(name)
-			c.Null()
+			w.Text(name)
+			w.Null()
 		}
 		return
 	}
-	c.Text("keys")
-	c.Int(f.Keys)
-	c.Text("memory")
-	c.Int(f.Memory)
-	c.Text("maxmemory")
-	c.Int(f.MaxMemory)
-	c.Field("maxmemory-policy", f.Policy)
-	c.Field("saves", f.Saves)
+	w.Text("keys")
+	w.Int(f.Keys)
+	w.Text("memory")
+	w.Int(f.Memory)
+	w.Text("maxmemory")
+	w.Int(f.MaxMemory)
+	w.Field("maxmemory-policy", f.Policy)
+	w.Field("saves", f.Saves)
 }
 
 // clock writes how long a node took to answer and how far its clock is off, or nulls if that is not known.
-func (c *client) clock(f *engine.NodeFacts) {
-	c.Text("latency-us")
+func clock(w reply.Writer, f *engine.NodeFacts) {
+	w.Text("latency-us")
 	if f == nil {
-		c.Null()
+		w.Null()
 	} else {
-		c.Int(f.Latency.Microseconds())
+		w.Int(f.Latency.Microseconds())
 	}
-	c.Text("clock-offset-ms")
+	w.Text("clock-offset-ms")
 	if f == nil {
-		c.Null()
+		w.Null()
 	} else {
-		c.Int(f.Offset.Milliseconds())
+		w.Int(f.Offset.Milliseconds())
 	}
 }
