@@ -1,9 +1,6 @@
 package commands
 
 import (
-	"fmt"
-	"strings"
-
 	"github.com/rlproxy/rlproxy/commands/clients"
 	"github.com/rlproxy/rlproxy/commands/reply"
 	"github.com/rlproxy/rlproxy/commands/word"
@@ -36,50 +33,17 @@ func runClientReply(c *client, args [][]byte) {
 	}
 }
 
-func runClientSetInfo(c *client, args [][]byte) {
-	value := &c.own.Lib
-	switch {
-	case strings.EqualFold(string(args[2]), "lib-name"):
-	case strings.EqualFold(string(args[2]), "lib-ver"):
-		value = &c.own.LibVer
-	default:
-		c.Error("ERR Unrecognized option '" + string(word.Quote(args[2])) + "'")
+func runClientSetInfo(c *client, args [][]byte) { c.okOr(c.own.SetInfo(args[2], args[3])) }
+
+func runClientSetName(c *client, args [][]byte) { c.okOr(c.own.SetName(args[2])) }
+
+// okOr replies with an error, or with OK if msg is empty.
+func (c *client) okOr(msg string) {
+	if msg != "" {
+		c.Error(msg)
 		return
 	}
-	if len(args[3]) > maxName {
-		c.Error(longName(strings.ToLower(string(args[2])), args[3]))
-		return
-	}
-	if !word.Printable(args[3]) {
-		c.Error("ERR " + string(args[2]) + " cannot contain spaces, newlines or special characters.")
-		return
-	}
-	*value = string(args[3])
 	c.OK()
-}
-
-// maxName is the most bytes of what a client may call itself or its library. Each
-// connection keeps these names, also before a login.
-const maxName = 512
-
-// longName returns the error reply to a name that is too long.
-func longName(what string, name []byte) string {
-	return fmt.Sprintf("ERR %s must have at most %d bytes; it has %d: '%s...'", what, maxName, len(name),
-		word.Quote(name))
-}
-
-// setName sets the session's name and reports success. It replies only with an error.
-func (c *client) setName(name []byte) bool {
-	if len(name) > maxName {
-		c.Error(longName("a client name", name))
-		return false
-	}
-	if !word.Printable(name) {
-		c.Error(reply.ErrClientName)
-		return false
-	}
-	c.own.Name = string(name)
-	return true
 }
 
 // toggle sets v by the word ON or OFF, and replies.
@@ -132,7 +96,7 @@ func runClientList(c *client, args [][]byte) {
 	}
 	c.publish()
 	now, all := c.h.cfg.Now(), c.h.clients.All()
-	const line = 4 * (maxName + 256) // bytes of a long line, while the text is built and copied
+	const line = 4 * (clients.MaxName + 256) // bytes of a long line, while the text is built and copied
 	if !c.s.Reserve(line * len(all)) {
 		c.Error(reply.ErrNoMemory)
 		return

@@ -120,11 +120,7 @@ func clientRows() []row {
 				About: "without spaces and line ends; empty for none"}},
 			Replies: "OK.",
 		},
-			run: func(c *client, args [][]byte) {
-				if c.setName(args[2]) {
-					c.OK()
-				}
-			},
+			run: runClientSetName,
 		}, {Command: table.Command{
 			Name: "client|tracking", Arity: -3, Flags: table.QuietFlags, ACL: connection,
 			Since: "6.0.0", Complexity: "O(1)",

@@ -101,7 +101,8 @@ func runHello(c *client, args [][]byte) {
 			}
 			next += 3
 		case word.Is(option, "SETNAME") && more >= 1:
-			if !c.setName(args[next+1]) {
+			if msg := c.own.SetName(args[next+1]); msg != "" {
+				c.Error(msg)
 				return
 			}
 			next += 2

@@ -2,7 +2,7 @@
 //
 // A session publishes its facts when it has answered a pipeline. Other sessions read only what was published.
 //
-// Reading order: clients.go (this file), line.go, filter.go.
+// Reading order: clients.go (this file), name.go, line.go, filter.go.
 package clients
 
 import (
