@@ -201,7 +201,8 @@ func (h *Handler) Open(s *resp.Session) {
 	c := &client{Writer: reply.To(s), h: h, s: s, acl: h.acl.Load(), slots: h.cfg.Slots.Conn()}
 	c.user = c.acl.Anonymous()
 	c.finish = s.Finish
-	c.public = &clients.Client{ID: s.ID, Remote: s.Remote, Local: s.Local, Created: s.Created}
+	c.public = &clients.Client{ID: s.ID, Remote: s.Remote, Local: s.Local, Created: s.Created,
+		Memory: func() clients.Memory { return clients.Memory(s.Holdings()) }}
 	c.public.See(s.Created)
 	s.Trusted = c.user != nil
 	s.Data = c

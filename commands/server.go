@@ -61,10 +61,10 @@ func (h *Handler) sections() []info.Section {
 	sections := []info.Section{
 		info.Server([][2]string{{"redis_version", RedisVersion}, {"rlproxy_version", Version}, {"run_id", h.run}},
 			h.started, h.cfg.Now()),
-		{Name: "Clients", Fields: [][2]string{
+		{Name: "Clients", Fields: append([][2]string{
 			{"connected_clients", strconv.Itoa(h.clients.Len())},
 			{"blocked_clients", strconv.Itoa(h.cfg.Waiting.Len())},
-		}},
+		}, h.clients.Memory()...)},
 		info.Memory(),
 		{Name: "Persistence", Fields: [][2]string{{"loading", "0"}}},
 		{Name: "Replication", Fields: [][2]string{{"role", "master"}, {"connected_slaves", "0"}}},

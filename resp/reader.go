@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/rlproxy/rlproxy/internal/redisline"
@@ -65,6 +66,8 @@ type reader struct {
 	more       bool       // the last read filled its buffer
 	again      bool       // the next call of slice returns what the last one did
 	cost       int        // bytes reserved for the commands of the slice
+
+	unread, size atomic.Int64 // end - start, and the length of ws.buf, when the session last waited
 
 	try  func(fd uintptr) bool // readReady as a func value, created once so that calls do not allocate
 	now  func(fd uintptr)      // readArrived as a func value, as try
@@ -220,6 +223,7 @@ func (r *reader) readReady(fd uintptr) bool {
 		r.release()
 	default:
 		r.trim()
+		r.show()
 	}
 	r.end += r.n
 	return ready
@@ -262,6 +266,7 @@ func (r *reader) readPlain() (int, error) {
 	if len(r.ws.buf) > baseBuffer {
 		r.trim()
 	}
+	r.show()
 	n, err := r.conn.Read(r.ws.buf[r.end:])
 	r.end += n
 	r.more = r.end == len(r.ws.buf)
@@ -316,6 +321,18 @@ func (r *reader) shrink() {
 	}
 }
 
+// show stores, for Session.Holdings, what the buffer has.
+func (r *reader) show() {
+	size := int64(0)
+	if r.ws != nil {
+		size = int64(len(r.ws.buf))
+	}
+	if n := int64(r.end - r.start); r.unread.Load() != n || r.size.Load() != size {
+		r.unread.Store(n)
+		r.size.Store(size)
+	}
+}
+
 // trim releases what the rest of an incomplete command does not need.
 func (r *reader) trim() {
 	ws := r.ws
@@ -342,6 +359,7 @@ func (r *reader) release() {
 	}
 	ws := r.ws
 	r.ws, r.start, r.end = nil, 0, 0
+	r.show()
 	if len(ws.buf) > baseBuffer {
 		r.reserve(baseBuffer - len(ws.buf))
 		return

@@ -69,7 +69,7 @@ func (s *Session) open() bool {
 		return false
 	}
 	s.raw = sockio.Raw(bare(s.conn))
-	s.in, s.writer = newReader(s.conn, &s.srv.cfg, s.srv.reserve), sockio.NewWriter(s.conn)
+	s.in, s.writer = newReader(s.conn, &s.srv.cfg, s.reserve), sockio.NewWriter(s.conn)
 	if n := int64(len(s.srv.loops)); n > 0 && s.raw != nil {
 		s.events = s.srv.loops[s.ID%n]
 	}

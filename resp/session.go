@@ -80,6 +80,9 @@ type Session struct {
 	failed  error // the error of Flush
 	kept    int   // bytes reserved by Reserve
 
+	held   atomic.Int64 // bytes that are reserved
+	unsent atomic.Int64 // bytes of replies that wait for those in the write under way
+
 	srv    *Server
 	conn   net.Conn // the connection as accepted, a *tls.Conn under TLS
 	in     *reader

@@ -65,6 +65,7 @@ func (s *Session) hold() bool {
 	if s.in.start == s.in.end && !s.in.again {
 		s.in.release()
 	}
+	s.in.show()
 	if s.events != nil && s.events.add(s, held) {
 		s.reconsiderHeld()
 		return true

@@ -60,10 +60,10 @@ func (s *Session) flush() error {
 		return errOutput
 	}
 	if extra := cap(s.Out) - baseBuffer; extra > 0 {
-		if !s.srv.reserve(extra) {
+		if !s.reserve(extra) {
 			return errMemory
 		}
-		defer s.srv.reserve(-extra)
+		defer s.reserve(-extra)
 	}
 	if err := s.write(s.Out); err != nil {
 		return err
@@ -75,9 +75,17 @@ func (s *Session) flush() error {
 }
 
 func (s *Session) write(b []byte) error {
+	s.in.show()
 	for len(b) > 0 {
 		if err := s.extend(); err != nil {
 			return err
+		}
+		rest := int64(max(len(b)-writeChunk, 0)) // behind what sockio.Left has
+		if s.in.raw == nil {
+			rest = int64(len(b)) // with TLS, it is not known when a write waits
+		}
+		if s.unsent.Load() != rest {
+			s.unsent.Store(rest)
 		}
 		n, err := s.writer.Write(b[:min(len(b), writeChunk)])
 		s.srv.stats.BytesOut.Add(int64(n))
@@ -88,6 +96,9 @@ func (s *Session) write(b []byte) error {
 			return err
 		}
 		b = b[n:]
+	}
+	if s.unsent.Load() > 0 {
+		s.unsent.Store(0)
 	}
 	return nil
 }

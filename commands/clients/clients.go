@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"net"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,11 +21,20 @@ type Client struct {
 	Remote  net.Addr
 	Local   net.Addr
 	Created time.Time
+	Memory  func() Memory // what is held for the client now
 
 	seen atomic.Int64 // when the last pipeline arrived, in Unix ms
 
 	mu    sync.Mutex
 	shown Facts // written by Publish; guarded by mu
+}
+
+// Memory are the bytes that are held for a client, also by the system.
+type Memory struct {
+	Unread int64 // qbuf: of commands that have arrived and are not being answered
+	Free   int64 // qbuf-free: that are free in the buffer of an incomplete command
+	Unsent int64 // omem: of replies that the client has not taken
+	Total  int64 // tot-mem
 }
 
 // Facts is what CLIENT LIST shows of a session, except for its addresses and times.
@@ -92,6 +102,18 @@ func (l *List) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.open)
+}
+
+// Memory returns, for INFO, what is held for all clients together.
+func (l *List) Memory() [][2]string {
+	var sum Memory
+	for _, c := range l.All() {
+		m := c.Memory()
+		sum.Unread, sum.Unsent, sum.Total = sum.Unread+m.Unread, sum.Unsent+m.Unsent, sum.Total+m.Total
+	}
+	text := func(n int64) string { return strconv.FormatInt(n, 10) }
+	return [][2]string{{"clients_qbuf", text(sum.Unread)}, {"clients_omem", text(sum.Unsent)},
+		{"clients_tot_mem", text(sum.Total)}}
 }
 
 // All returns the clients in the order of their IDs.

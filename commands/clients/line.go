@@ -9,7 +9,7 @@ import (
 
 // unmeasured holds fields of Redis that rlproxy does not measure. Client libraries parse
 // each of them as a number, and fail if one is missing.
-const unmeasured = " qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r"
+const unmeasured = " argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0"
 
 // AppendLine appends the client's line of CLIENT LIST.
 func (c *Client) AppendLine(b []byte, now time.Time) []byte {
@@ -40,8 +40,13 @@ func (c *Client) AppendLine(b []byte, now time.Time) []byte {
 	b = appendPair(b, " sub", int64(f.Subs))
 	b = append(b, " psub=0 ssub=0"...)
 	b = appendPair(b, " multi", int64(f.Multi))
+	m := c.Memory()
+	b = appendPair(b, " qbuf", m.Unread)
+	b = appendPair(b, " qbuf-free", m.Free)
 	b = append(b, unmeasured...)
-	b = append(b, " cmd="+cmp.Or(f.Cmd, "NULL")+" user="+f.User...)
+	b = appendPair(b, " omem", m.Unsent)
+	b = appendPair(b, " tot-mem", m.Total)
+	b = append(b, " events=r cmd="+cmp.Or(f.Cmd, "NULL")+" user="+f.User...)
 	b = appendPair(b, " redir", redir)
 	b = appendPair(b, " resp", int64(f.Proto))
 	return append(b, " lib-name="+f.Lib+" lib-ver="+f.LibVer+"\n"...)

@@ -10,11 +10,12 @@ import (
 
 func TestAppendLineHasEveryFieldOfRedis(t *testing.T) {
 	at := time.Unix(1_000_000, 0)
-	c := &Client{ID: 7, Remote: &net.UnixAddr{Name: "/run/rlproxy", Net: "unix"}, Local: &net.TCPAddr{IP: net.IPv6loopback, Port: 6380}, Created: at}
+	c := &Client{ID: 7, Memory: func() Memory { return Memory{26, 20448, 5, 22_000} }, Remote: &net.UnixAddr{Name: "/run/rlproxy", Net: "unix"}, Local: &net.TCPAddr{IP: net.IPv6loopback, Port: 6380}, Created: at}
 	c.See(at.Add(2 * time.Second))
+	const held = " qbuf=26 qbuf-free=20448 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=5 tot-mem=22000 events=r"
 	for want, facts := range map[string]Facts{
-		"id=7 addr=/run/rlproxy:0 laddr=[::1]:6380 fd=-1 name= age=9 idle=7 flags=U db=0 sub=0 psub=0 ssub=0 multi=-1" + unmeasured + " cmd=NULL user= redir=-1 resp=2 lib-name= lib-ver=\n": {Multi: -1, Proto: 2},
-		"id=7 addr=/run/rlproxy:0 laddr=[::1]:6380 fd=-1 name=me age=9 idle=7 flags=PxtUeT db=0 sub=3 psub=0 ssub=0 multi=4" + unmeasured + " cmd=ping user=shop redir=0 resp=3 lib-name=go lib-ver=1\n": {
+		"id=7 addr=/run/rlproxy:0 laddr=[::1]:6380 fd=-1 name= age=9 idle=7 flags=U db=0 sub=0 psub=0 ssub=0 multi=-1" + held + " cmd=NULL user= redir=-1 resp=2 lib-name= lib-ver=\n": {Multi: -1, Proto: 2},
+		"id=7 addr=/run/rlproxy:0 laddr=[::1]:6380 fd=-1 name=me age=9 idle=7 flags=PxtUeT db=0 sub=3 psub=0 ssub=0 multi=4" + held + " cmd=ping user=shop redir=0 resp=3 lib-name=go lib-ver=1\n": {
 			Name: "me", Lib: "go", LibVer: "1", Tracked: true, NoEvict: true, NoTouch: true, User: "shop", Cmd: "ping", Proto: 3, Subs: 3, Multi: 4,
 		},
 	} {

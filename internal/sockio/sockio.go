@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -128,6 +129,7 @@ type writer struct {
 	p    []byte                // the bytes that attempt writes
 	n    int                   // bytes that attempt has written
 	err  error                 // the error of attempt
+	left atomic.Int64          // bytes that wait until the peer has taken others, see Left
 }
 
 // NewWriter returns a writer to conn, or conn itself if its descriptor cannot be used. Only one
@@ -139,7 +141,11 @@ func NewWriter(conn net.Conn) io.Writer {
 	}
 	w := &writer{conn: conn, raw: raw}
 	w.try = w.attempt
-	w.once = func(fd uintptr) { w.attempt(fd) }
+	w.once = func(fd uintptr) {
+		if !w.attempt(fd) {
+			w.left.Store(0) // the caller does something else with them
+		}
+	}
 	return w
 }
 
@@ -161,10 +167,22 @@ func (w *writer) Write(p []byte) (int, error) {
 	w.p, w.n, w.err = p, 0, nil
 	err := w.raw.Write(w.try)
 	w.p = nil
+	if w.left.Load() > 0 {
+		w.left.Store(0)
+	}
 	if err == nil {
 		err = w.err
 	}
 	return w.n, explain(w.conn, "write", err)
+}
+
+// Left returns how many bytes a Write of w, which NewWriter has returned, cannot write before the peer has taken
+// others. It may be called from any goroutine.
+func Left(w io.Writer) int64 {
+	if to, ok := w.(*writer); ok {
+		return to.left.Load()
+	}
+	return 0
 }
 
 // attempt reports whether the write is over.
@@ -174,6 +192,7 @@ func (w *writer) attempt(fd uintptr) (over bool) {
 		switch {
 		case errors.Is(err, syscall.EINTR):
 		case errors.Is(err, syscall.EAGAIN):
+			w.left.Store(int64(len(w.p) - w.n))
 			return false
 		case err != nil:
 			w.err = err
