@@ -18,8 +18,8 @@ import (
 	"github.com/rlproxy/rlproxy/shard"
 )
 
-// step is the most stored keys that a node visits at once, in less than a ms.
-const step = 1000
+// step is the most stored keys that a node visits at once, in a fraction of a ms.
+const step = 250
 
 // NodeKeys implements engine.KeyLister for the nodes of a fleet.
 type NodeKeys struct{ Fleet *backend.Fleet }
