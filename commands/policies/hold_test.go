@@ -29,7 +29,7 @@ func (s *session) says(line, want string) {
 	s.Helper()
 	by := map[string]func(*policy.Catalog) ratelimit.Command{"RL.HOLD": Hold, "RL.SETTLE": Settle, "RL.CHECK": Check}
 	name, _, _ := strings.Cut(line, " ")
-	c := ratelimit.Command{}
+	var c ratelimit.Command
 	if of := by[name]; of != nil {
 		c = of(s.in)
 	} else {
