@@ -13,7 +13,6 @@ type question struct {
 	line    *line
 	waiters []*Waiter // in their order; guarded by Room.mu
 	pipe    engine.Pipeline
-	charged bool // Confirm was called: waiters are those who are charged
 }
 
 // round asks for all whose time has come, and returns how long it is until the next.

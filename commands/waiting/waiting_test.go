@@ -246,11 +246,12 @@ func TestAReleaseLetsTheFirstInAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		defer w.Room.Close()
-		acquire := func(id string, block int64) (*caller, *Waiter) {
+		acquire := func(id string, block int64) *caller {
 			c := &caller{block: block, goes: -1, ended: -1}
 			r := conformance.Request(limit.Concurrency, "k", 1, 0)
 			r.Hold = &engine.Hold{ID: engine.DigestOf([]byte(id)), TTL: 60_000, Release: true}
-			return c, w.call(c, r)
+			w.call(c, r)
+			return c
 		}
 		release := func(id string) {
 			r := conformance.Request(limit.Concurrency, "k", 1, 0)
@@ -258,12 +259,12 @@ func TestAReleaseLetsTheFirstInAtOnce(t *testing.T) {
 			require.True(t, conformance.Ask(w.Engine, r).Settled.Settled)
 			synctest.Wait()
 		}
-		first, _ := acquire("a", 0)
+		first := acquire("a", 0)
 		require.True(t, first.answer.Allowed)
-		b, _ := acquire("b", 10_000)
-		gone, _ := acquire("gone", 10_000)
-		c, _ := acquire("c", 10_000)
-		d, _ := acquire("d", 300)
+		b := acquire("b", 10_000)
+		gone := acquire("gone", 10_000)
+		c := acquire("c", 10_000)
+		d := acquire("d", 300)
 		w.sleepUntil(200)
 		require.Equal(t, 4, w.Len(), "the lease of a lasts for a minute, but may be released")
 		release("a")
