@@ -108,15 +108,19 @@ func RunAlike(t *testing.T, open, other Subject, random int) {
 	t.Logf("seed %d: %v", h.seed, h.seen)
 }
 
-// shown returns the states in the order of RL.INSPECT without what may differ between engines: the node, and the rate of a
-// state that may have expired, and been dropped, within the last 2 s.
+// shown returns the states in the order of RL.INSPECT without what may differ between engines: the node, the rate of a
+// state that may have expired, and been dropped, within the last 2 s, and a state in which nothing counts any more.
 func shown(states []engine.Inspection) []engine.Inspection {
-	for i := range states {
-		s := &states[i]
+	var some []engine.Inspection
+	for _, s := range states {
+		if s.Used == 0 && s.Held == 0 && s.Holds == 0 {
+			continue
+		}
 		s.Node = ""
 		if long := s.Kind == limit.Slide || s.Kind == limit.Counter; s.Kind != limit.Concurrency && (!long || s.Window < 2000) {
 			s.Rate = 0
 		}
+		some = append(some, s)
 	}
-	return states
+	return some
 }
