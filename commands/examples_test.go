@@ -129,7 +129,7 @@ func TestPoliciesAreWrittenAsTheyAreParsed(t *testing.T) {
 			name, isAlgorithm := strings.CutPrefix(words[0], "RL.")
 			if parsed := policyOf(append([]string{name}, words[2:]...)); isAlgorithm && parsed != nil {
 				of := append([]string{name}, ratelimit.LimitWords(parsed.Kind, parsed.Param, parsed.Limits())...)
-				again := policyOf(append(of, ratelimit.OptionWords(parsed.Kind, parsed.Param, parsed.Manner)...))
+				again := policyOf(append(of, ratelimit.OptionWords(parsed.Kind, parsed.Param, parsed.Manner, parsed.Limits())...))
 				require.NotNil(t, again, example.Line)
 				require.Equal(t, parsed.Spec, again.Spec, example.Line)
 				seen++

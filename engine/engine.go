@@ -15,6 +15,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/shard"
@@ -295,4 +296,15 @@ type Unavailable struct {
 
 func (e *Unavailable) Error() string {
 	return "UNAVAILABLE " + e.Node + ": " + e.Why
+}
+
+// Misdated is the error of a request whose calendar windows were not those of its node's time. It has charged nothing.
+// Package calendar asks again.
+type Misdated struct {
+	Now int64 // ms by which the node decides
+}
+
+func (e *Misdated) Error() string {
+	return "UNAVAILABLE: the calendar of the key's node does not stand still; by its clock it was " +
+		time.UnixMilli(e.Now).UTC().Format(time.RFC3339)
 }

@@ -67,9 +67,9 @@ end
 local function charge(rec, q, moments, units)
   local now, operations = rec.now, q.algorithm
   for i = 1, q.count do
-    local st, limit = record.find(q.kind, q.parameter, q.windows[i]), q.limits[i]
+    local st, limit = record.find(q.kind, q.parameters[i], q.windows[i]), q.limits[i]
     if not st then
-      st = record.state(q.kind, q.parameter, q.windows[i])
+      st = record.state(q.kind, q.parameters[i], q.windows[i])
       record.add(st)
     end
     local newest = st.last
@@ -241,7 +241,10 @@ end
 -- renew makes or renews the asker's advance o. It returns that, and whether the key is in a calm.
 local function renew(rec, t, q, o, asked)
   local clock, shortest, mine = rec.clock, huge, o ~= nil
-  for i = 1, q.count do shortest = min(shortest, q.windows[i]) end
+  for i = 1, q.count do
+    local from = q.each[i].from -- no advance lasts beyond a calendar window
+    shortest = min(shortest, q.windows[i], from and PART * (from + q.windows[i] - clock) or huge)
+  end
   local span = min(asked.span, floor(shortest / PART), LONGEST)
   for _, other in ipairs(t.out) do -- the answer with the one that it has may still be under way
     mine = mine or other.proxy == asked.proxy and sub(other.spec, lib.messages.FLAGS_AT) == q.about
@@ -326,8 +329,8 @@ function advance.uncounted(rec, counts, back)
   for _, o in ipairs(rec.advances and rec.advanced.out or {}) do
     local q = spec.of(o.spec)
     for i, name in ipairs(q.names) do
-      if not seen[name] and not counts(record.find(q.kind, q.parameter, q.windows[i])) then
-        back(q.kind, q.parameter, q.windows[i], q.limits[i])
+      if not seen[name] and not counts(record.find(q.kind, q.parameters[i], q.windows[i])) then
+        back(q.kind, q.parameters[i], q.windows[i], q.limits[i])
       end
       seen[name] = true
     end

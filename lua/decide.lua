@@ -83,6 +83,7 @@ local states, uses, out = {}, {}, {} -- by window, of the entry being decided
 function lib.answer(rec, q, requests, take)
   local key, clock, n, limits, strict, needs = rec.key, rec.clock, q.count, q.limits, q.strict, q.needs
   local granted = requests
+  if q.dated then lib.fixed.misdated(q, rec.now) end
   holds.weigh(rec, q, states, uses, strict)
   for i = 1, n do granted = max(min(granted, floor((limits[i] - uses[i]) / needs)), 0) end
   local shards, open, refusal, keep = 0, false, '', false

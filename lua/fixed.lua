@@ -1,14 +1,24 @@
 -- fixed.lua: RL.FIXED, one count per window. Windows start at multiples of their length since the epoch.
+--
+-- A calendar window is a day, a week, a month or a year of a time zone. Its parameter says which of these it is, of
+-- which zone, and in its last 28 bits the minute since the epoch at which it begins; for other windows it is 1. So each
+-- has a state of its own, which counts until it ends. rlproxy knows calendars, see engine/limit/calendar.go, and the
+-- node the time: it refuses a request with windows that are not those of its time.
 local lib = ...
 
 local unpack, pack = struct.unpack, struct.pack
 local rate_at, charged = lib.rate.at, lib.rate.charged
 local YEAR, UNITS, SHIFT, ask = lib.schema.YEAR, lib.schema.UNITS, lib.schema.SHIFT, lib.ask
 local FIELDS = '>I6I4I6' -- last, rate, the units in the window of last
+local BEGINS, MINUTE = 2 ^ 28, 60000 -- the place in the parameter of what is not the begin, and its ms
+local MOST = YEAR + 2 * 86400000 -- ms of a calendar window: of a leap year in which a zone steps back by a day
 
-local fixed = lib.register({
-  kind = 3, additive = true, holdable = true, least = 0, most = 1, valid = lib.is_window,
-})
+local fixed = lib.register({ kind = 3, additive = true, holdable = true, least = 0, most = 1 })
+lib.fixed = fixed
+
+function fixed.valid(parameter, window)
+  return parameter == 1 and lib.is_window(parameter, window) or parameter > 1 and window >= MINUTE and window <= MOST
+end
 
 local form = {
   bytes = struct.size(FIELDS), area = 0,
@@ -17,23 +27,42 @@ local form = {
 }
 function fixed.fields() return form end
 
+-- begins returns the ms at which the calendar window with a parameter begins.
+function fixed.begins(parameter) return parameter % BEGINS * MINUTE end
+
+-- from returns the ms at which the window of a ms begins.
+local function from(st, ms)
+  if st.parameter > 1 then return fixed.begins(st.parameter) end
+  return ms - ms % st.window
+end
+
+-- misdated raises an error, with the time, if the calendar windows of a spec are not those of a time.
+function fixed.misdated(q, now)
+  for i = 1, q.dated and q.count or 0 do
+    local begins = q.each[i].from
+    if begins and (now < begins or now >= begins + q.windows[i]) then
+      error({ err = lib.messages.MISDATED .. string.format('%d', now) })
+    end
+  end
+end
+
 function fixed.usage(st, rec)
-  local now, window = rec.now, st.window
-  if now - now % window > st.last then return 0 end
+  local begins = from(st, rec.now)
+  if st.last < begins or rec.now >= begins + st.window then return 0 end
   return st.used
 end
 
-function fixed.room_at(st, rec) return rec.now - rec.now % st.window + st.window end
+function fixed.room_at(st, rec) return from(st, rec.now) + st.window end
 
 function fixed.charge(st, rec, _, units) st.used = fixed.usage(st, rec) + units end
 
-function fixed.empty_after(st, ms) return ms - ms % st.window + st.window end
+function fixed.empty_after(st, ms) return from(st, ms) + st.window end
 
 function fixed.empty_at(st) return fixed.empty_after(st, st.last) end
 
 -- late charges units at a ms before the newest charge, or in the same ms.
 function fixed.late(st, _, ms, units)
-  if ms >= st.last - st.last % st.window then st.used = st.used + units end
+  if ms >= from(st, st.last) then st.used = st.used + units end
 end
 
 -- append is described in algorithms.lua.

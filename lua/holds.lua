@@ -75,7 +75,7 @@ end
 -- crowded reports whether any window of a spec is crowded.
 function holds.crowded(q)
   for i = 1, q.count do
-    local st = record.find(HOLDS + q.kind, q.parameter, q.windows[i])
+    local st = record.find(HOLDS + q.kind, q.parameters[i], q.windows[i])
     if st and st.cells >= holds.CROWD then return true end
   end
   return false
@@ -161,9 +161,9 @@ end
 -- add holds units of each window of a spec until a deadline. states, if given, are those of weigh.
 function holds.add(rec, q, deadline, units, release, states)
   for i = 1, q.count do
-    local st = record.find(HOLDS + q.kind, q.parameter, q.windows[i])
+    local st = record.find(HOLDS + q.kind, q.parameters[i], q.windows[i])
     if not st then
-      st = record.state(HOLDS + q.kind, q.parameter, q.windows[i])
+      st = record.state(HOLDS + q.kind, q.parameters[i], q.windows[i])
       st.asked = true
       record.add(st)
     end
@@ -178,7 +178,7 @@ end
 -- still_held reports whether the cell of a hold still has enough units. It cannot tell whose they are.
 function holds.still_held(q, deadline, units, release)
   for i = 1, q.count do
-    local st = record.find(HOLDS + q.kind, q.parameter, q.windows[i])
+    local st = record.find(HOLDS + q.kind, q.parameters[i], q.windows[i])
     if not st then return false end
     local _, charged, released = seek(cells(st), 1, st.cells, deadline)
     if (release and released or charged) < units then return false end
@@ -189,7 +189,7 @@ end
 -- remove removes one hold that add has added.
 function holds.remove(rec, q, deadline, units, release)
   for i = 1, q.count do
-    local st = record.find(HOLDS + q.kind, q.parameter, q.windows[i])
+    local st = record.find(HOLDS + q.kind, q.parameters[i], q.windows[i])
     change(st, rec, deadline, release and 0 or -units, release and -units or 0, -1)
   end
 end
@@ -301,9 +301,9 @@ end
 -- an RL.COUNTER counts its oldest sub-window in full.
 function holds.weigh(rec, q, states, uses, strict)
   for i = 1, q.count do
-    local st = record.find(q.kind, q.parameter, q.windows[i]) or record.state(q.kind, q.parameter, q.windows[i])
+    local st = record.find(q.kind, q.parameters[i], q.windows[i]) or record.state(q.kind, q.parameters[i], q.windows[i])
     states[i], uses[i], st.asked = st, q.algorithm.usage(st, rec, strict, q), true
-    st.held = rec.held and record.find(HOLDS + q.kind, q.parameter, q.windows[i])
+    st.held = rec.held and record.find(HOLDS + q.kind, q.parameters[i], q.windows[i])
     if st.held then uses[i], st.held.asked = uses[i] + st.held.charge + st.held.release, true end
   end
   if rec.advances then lib.advance.weigh(rec, q, states, uses, strict) end

@@ -278,6 +278,7 @@ local function answer(rec, q, asked, with_id)
   local clock, was, states, uses = rec.clock, record.ends(), {}, {}
   local h = home.open(rec) or { shards = 0, pairs = '', strict = false, seq = 0, no_lending_until = 0, lent = {} }
   if #h.lent == 0 then h.shards = asked.shards end
+  if q.dated then lib.fixed.misdated(q, rec.now) end
   local before = cmsgpack.pack(h)
   holds.weigh(rec, q, states, uses, q.strict)
   hear(h, asked)

@@ -202,8 +202,12 @@ lib.messages = {
   ENTRY = '>I2I4', ENTRY_BYTES = 6,
 
   -- A spec: cost 6, flags 1 (1: strict, 2: at a shard), kind 1, parameter 5; then per window its length 5 and limit 5,
-  -- or for CL.THROTTLE the ns between units 8, and the limit 8.
+  -- or for CL.THROTTLE the ns between units 8, and the limit 8. The length of a calendar window is larger by CALENDAR,
+  -- and its PARAMETER 5 follows the limit, see fixed.lua.
   SPEC = '>I6BBI5', FLAGS_AT = 7, WINDOWS_AT = 14, WINDOW = '>I5I5', WINDOW_BYTES = 10, INTERVAL = '>I8I8',
+  CALENDAR = 2 ^ 39, PARAMETER = '>I5',
+  -- Begins the error about a spec whose calendar windows are not those of the node's time. The ms of that follow.
+  MISDATED = 'CALENDAR ',
 
   CLOCK = '>I6', -- of the node, in ms
 

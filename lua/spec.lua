@@ -3,22 +3,27 @@ local lib = ...
 
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
 local schema, record = lib.schema, lib.record
-local RESET = schema.RESET
 local messages = lib.messages
+local RESET, CALENDAR = schema.RESET, messages.CALENDAR
 local NONE = { text = '', bytes = -1, names = {} } -- stands for a directory that no record has
 local spec = {}
 lib.spec = spec
 
 -- windows_of reads the windows in a spec's text from an index on.
-local function windows_of(q, text, from)
-  for at = from, #text, messages.WINDOW_BYTES do
-    local i = q.count + 1
-    local window, limit = unpack(messages.WINDOW, text, at)
-    q.count, q.windows[i], q.limits[i], q.longest = i, window, limit, math.max(q.longest, window)
-    q.each[i] = { window = window, limit = limit, needs = q.needs, cost = q.cost, parameter = q.parameter,
-      strict = q.strict, only_by_clock = true }
-    q.names[i] = pack(schema.STATE, q.kind, q.parameter, window)
-    q.pairs = q.pairs .. pack(schema.NAME, q.kind, q.parameter, window, limit)
+local function windows_of(q, text, at)
+  while at <= #text do
+    local i, parameter, from, window, limit = q.count + 1, q.parameter, false
+    window, limit, at = unpack(messages.WINDOW, text, at)
+    if window > CALENDAR then
+      window, parameter, at = window - CALENDAR, unpack(messages.PARAMETER, text, at)
+      from, q.dated = lib.fixed.begins(parameter), true
+    end
+    q.count, q.parameters[i], q.windows[i], q.limits[i] = i, parameter, window, limit
+    q.longest = math.max(q.longest, window)
+    q.each[i] = { window = window, limit = limit, needs = q.needs, cost = q.cost, parameter = parameter,
+      strict = q.strict, only_by_clock = true, from = from }
+    q.names[i] = pack(schema.STATE, q.kind, parameter, window)
+    q.pairs = q.pairs .. pack(schema.NAME, q.kind, parameter, window, limit)
   end
 end
 
@@ -27,8 +32,10 @@ end
 --                   rate, the cost)
 --   strict, shard   its flags
 --   kind, parameter, algorithm
---   count, windows, limits, names
---                   the number of windows, and by window its ms, its limit, and the bytes that name its state
+--   count, parameters, windows, limits, names
+--                   the number of windows, and by window its parameter, its ms, its limit, and the bytes that name its
+--                   state
+--   dated           whether any is a calendar window
 --   pairs           per window, its name with the limit, in one string
 --   window, limit   of the first window
 --   each            by window, what a straight function must know to decide it with others
@@ -49,8 +56,9 @@ end
 spec.of = record.cache(1000, function(text)
   local cost, flags, kind, parameter = unpack(messages.SPEC, text)
   local q = { text = text, cost = cost, needs = cost > 0 and cost or 1, strict = flags % 2 == 1, shard = flags >= 2,
-    kind = kind, parameter = parameter, algorithm = lib.algorithms[kind], count = 0, windows = {}, limits = {},
-    names = {}, each = {}, window = 0, limit = 0, longest = 0, interval = 0, pairs = '',
+    kind = kind, parameter = parameter, algorithm = lib.algorithms[kind], count = 0, parameters = { parameter },
+    windows = {}, limits = {}, names = {}, each = {}, dated = false, window = 0, limit = 0, longest = 0, interval = 0,
+    pairs = '',
     about = sub(text, messages.FLAGS_AT), prefixed = pack(messages.LENGTH, #text) .. text, straight = false,
     fresh = NONE, directory = NONE, place = false, last = tostring(schema.INLINE - 1), only_by_clock = false,
     areas = false, forms = false }
@@ -62,6 +70,7 @@ spec.of = record.cache(1000, function(text)
   read(q, text, messages.WINDOWS_AT)
   q.fresh, q.window, q.limit = record.new(q.pairs, q.count), q.windows[1], q.limits[1]
   q.directory, q.last, q.straight = q.fresh, q.fresh.last, q.algorithm.straight
+  if q.dated then q.straight = false end
   q.place, q.only_by_clock = q.straight and 1 or false, q.count > 1 or q.shard
   q.areas = (q.fresh.slots[1] or q.fresh.area[1]) > 0
   return q

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/commands/ratelimit"
 	"github.com/rlproxy/rlproxy/commands/word"
+	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
 // Bounds of a Set, and of a name.
@@ -49,6 +50,9 @@ func newSet(all []*Policy) *Set {
 // seal completes a policy. It must not be modified afterwards.
 func (p *Policy) seal() {
 	slices.SortFunc(p.Overrides, func(a, b Override) int { return strings.Compare(a.Pattern, b.Pattern) })
+	for i := range p.Overrides {
+		p.Overrides[i].Limits = limit.InZoneOf(p.Overrides[i].Limits, p.Limits)
+	}
 	p.index = newIndex(p.Overrides)
 	p.size = len(p.appendText(nil))
 }

@@ -182,7 +182,7 @@ func wrongName(words [][]byte) string {
 // Words returns the policy's line without its first word, PolicyLine.
 func (p *Policy) Words() []string {
 	words := append([]string{p.Name, ratelimit.Algorithm(p.Kind)}, ratelimit.LimitWords(p.Kind, p.Param, p.Limits)...)
-	words = append(words, ratelimit.OptionWords(p.Kind, p.Param, p.Manner)...)
+	words = append(words, ratelimit.OptionWords(p.Kind, p.Param, p.Manner, p.Limits)...)
 	if p.Shards > 0 {
 		words = append(words, "SHARDS", strconv.Itoa(p.Shards))
 	}

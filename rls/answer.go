@@ -5,6 +5,7 @@ import (
 	"context"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -124,7 +125,7 @@ func statusOf(r *engine.Request, res *engine.Result, a *asked, now time.Time) (
 			window = r.Windows[d.Window]
 		}
 		if wait == 0 && r.Kind == limit.Fixed && window.Length > 0 { // nothing is used, and yet the window ends
-			wait = window.Length - now.UnixMilli()%window.Length
+			wait = window.EndsAt(now.UnixMilli()) - now.UnixMilli()
 		}
 		st.CurrentLimit = currentLimit(window)
 		if !full {
@@ -146,8 +147,13 @@ func currentLimit(w limit.Window) *ratelimit.RateLimitResponse_RateLimit {
 	if w.Length == 0 {
 		w.Length = second
 	}
+	period, _ := w.Calendar()
 	for _, u := range units {
-		if w.Length%u.length == 0 {
+		if period != "" && strings.EqualFold(u.unit.String(), period) {
+			l.Unit = u.unit
+			break
+		}
+		if period == "" && w.Length%u.length == 0 {
 			l.Unit = u.unit
 			if n := w.Length / u.length; n > 1 {
 				l.UnitMultiplier = wrapperspb.UInt32(uint32(n)) // #nosec G115 -- at most the seconds of 366 days

@@ -12,7 +12,7 @@ import (
 // line may import none of them.
 var allowed = map[string][]string{
 	"cmd/rlproxy": {
-		"cmd/rlproxy/config", "commands", "commands/acl", "commands/config", "commands/info", "commands/slots", "commands/table", "commands/waiting", "engine", "engine/backend", "engine/decisionlog", "engine/decisionlog/why", "engine/forward", "engine/hotkeys", "engine/layout", "engine/memory",
+		"cmd/rlproxy/config", "commands", "commands/acl", "commands/config", "commands/info", "commands/slots", "commands/table", "commands/waiting", "engine", "engine/backend", "engine/calendar", "engine/decisionlog", "engine/decisionlog/why", "engine/forward", "engine/hotkeys", "engine/layout", "engine/memory",
 		"engine/observe", "engine/redis", "engine/scan", "policy", "policy/envoy", "policy/store", "resp", "rls", "web", "web/metrics", "internal/lines", "internal/login", "internal/machine",
 	},
 	"cmd/rlproxy/config": {"commands/word", "engine", "engine/backend", "engine/layout", "engine/replicas", "engine/split", "policy", "internal/glob", "internal/keypair"},
@@ -51,6 +51,7 @@ var allowed = map[string][]string{
 	"engine/local":       {"engine", "engine/backend", "engine/limit", "engine/memory"},
 	"engine/traffic":     {"engine", "engine/backend", "engine/wire", "internal/histogram"},
 	"engine/denials":     {"engine", "engine/limit"},
+	"engine/calendar":    {"engine", "engine/backend", "engine/limit"},
 	"engine/resets":      {"engine/backend", "shard", "internal/episodes"},
 	"engine/hotkeys":     {"engine", "engine/backend", "engine/observe", "engine/registry", "internal/episodes"},
 	"engine/layout":      {"engine", "engine/backend", "engine/registry", "shard", "internal/episodes"},
@@ -110,7 +111,7 @@ var allowed = map[string][]string{
 var inTests = map[string][]string{
 	"tests":                {"engine", "engine/memory"}, // of accuracy, which sets their clocks
 	"engine/multikey":      {"engine/memory"},
-	"engine/redis":         {"engine/advance", "engine/memory", "shard/lease"},
+	"engine/redis":         {"engine/advance", "engine/calendar", "engine/memory", "shard/lease"},
 	"engine/hotkeys":       {"shard"},
 	"engine/advance/purse": {"engine/limit"},
 	"policy/store":         {"shard"},

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/shard"
 )
 
@@ -28,6 +29,7 @@ type keyState struct {
 type inspected struct {
 	Command   string       `json:"command"`
 	Window    int64        `json:"window_ms"`
+	Calendar  string       `json:"calendar,omitempty"` // what a calendar window is, and of which zone; empty for others
 	Param     param        `json:"parameter"`
 	Used      int64        `json:"used"`
 	Limit     int64        `json:"limit"`
@@ -130,8 +132,11 @@ func (s *Server) denialOf(key []byte, client bool) *denial {
 
 // stateOf converts a state of a key or of its shadow to JSON form.
 func stateOf(from *engine.Inspection, shadow bool) inspected {
+	w := limit.Window{Length: from.Window}
+	period, zone := w.Calendar()
 	to := inspected{
-		strings.ToLower(from.Kind.String()), from.Window, param{from.Kind.Param(): from.Param}, from.Used, from.Limit,
+		strings.ToLower(from.Kind.String()), w.Ms(), strings.TrimSpace(period + " " + zone),
+		param{from.Kind.Param(): from.Param}, from.Used, from.Limit,
 		from.Remaining, from.Node, from.TTL, from.Rate, shadow, from.Held, from.Holds, from.Lapsed,
 		make([]shardState, len(from.Shards)), make([]advance, len(from.Advances)),
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/rlproxy/rlproxy/commands/waiting"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/calendar"
 	"github.com/rlproxy/rlproxy/engine/decisionlog"
 	"github.com/rlproxy/rlproxy/engine/forward"
 	"github.com/rlproxy/rlproxy/engine/hotkeys"
@@ -72,7 +73,8 @@ func openEngines(c *config.Config, log *slog.Logger) (*engines, error) {
 	guard := layout.Open(fleet, c.LayoutGuard, log)
 	nodes := redis.Open(fleet, redis.Config{LocalMemory: c.MaxMemory, Layout: guard, Logger: log})
 	forwarder := forward.Open(fleet, forward.Config{ReplyLimit: c.OutputBuffer, Reserve: clients.Reserve, Logger: log})
-	e := &engines{memory: clients, policies: new(policy.Catalog), fleet: fleet, layout: guard, decide: nodes,
+	e := &engines{memory: clients, policies: new(policy.Catalog), fleet: fleet, layout: guard,
+		decide:  &calendar.Engine{Starter: nodes, Now: time.Now, Logger: log},
 		keys:    scan.NodeKeys{Fleet: fleet},
 		forward: forwarder, configure: func(c *config.Config) {
 			fleet.SetTimeout(c.BackendTimeout)

@@ -37,7 +37,8 @@ var (
 
 // shown is what RL.POLICY GET replies.
 var shown = "Map (flat in RESP2): name; algorithm: " + strings.ToLower(ratelimit.Algorithms()) + "; limits, an array " +
-	"of maps of limit and window-ms; buckets, or refill if the algorithm is bucket; strict, 0 or 1; " +
+	"of maps of limit and window-ms, or of limit, calendar (such as month) and tz; buckets, or refill if the " +
+	"algorithm is bucket; strict, 0 or 1; " +
 	"shards, 0 if not given; fail, `default` if not given; shadow, 0 or 1; order, an array of integers; overrides, " +
 	"an array of maps of pattern " +
 	"and limits, or of pattern and access, which is `unlimited` " +
@@ -93,7 +94,8 @@ func Row(c Config) table.Row {
 		Summary:    "Gives some keys of a policy other limits",
 		Args:       append([]table.Arg{nameArg, patternArg}, ratelimit.OverrideArgs()...),
 		Replies: "Map (flat in RESP2): version, the number of changes by RL.POLICY so far; new-windows, an array of " +
-			"those windows, in ms, that begin to count at 0 because these keys did not have them before.",
+			"those windows, in ms or as a word such as month, that begin to count at 0 because these keys did not " +
+			"have them before.",
 		Examples: []table.Example{
 			{Line: "RL.POLICY OVERRIDE api tenant:42 1000 60",
 				Reply: "1) \"version\"\n2) (integer) 2\n3) \"new-windows\"\n4) (empty array)"},
@@ -107,7 +109,8 @@ func Row(c Config) table.Row {
 		Summary:    "Adds a policy, or replaces one and keeps its overrides",
 		Args:       append(append([]table.Arg{nameArg}, ratelimit.PolicyArgs()...), orderArg),
 		Replies: "Map (flat in RESP2): version, the number of changes by RL.POLICY so far; new-windows, an array of " +
-			"those windows, in ms, that begin to count at 0 because the policy did not have them " +
+			"those windows, in ms or as a word such as month, that begin to count at 0 because the policy did not " +
+			"have them " +
 			"before. These are all windows, also those of its overrides, if it is new or if its algorithm, BUCKETS " +
 			"or SHADOW has changed.",
 		Examples: []table.Example{{Line: "RL.POLICY SET api SLIDE 100 60",
@@ -220,8 +223,12 @@ func (c *Config) changed(w reply.Writer, version int64, windows []int64) {
 	w.Int(version)
 	w.Text("new-windows")
 	w.Array(len(windows))
-	for _, ms := range windows {
-		w.Int(ms)
+	for _, length := range windows {
+		if period, _ := (limit.Window{Length: length}).Calendar(); period != "" {
+			w.Text(period)
+		} else {
+			w.Int(length)
+		}
 	}
 }
 
@@ -297,7 +304,12 @@ func showLimits(w reply.Writer, all []limit.Window) {
 	for _, l := range all {
 		w.Map(2)
 		number(w, "limit", l.Limit)
-		number(w, "window-ms", l.Length)
+		if period, zone := l.Calendar(); period != "" {
+			w.Field("calendar", period)
+			w.Field("tz", zone)
+		} else {
+			number(w, "window-ms", l.Length)
+		}
 	}
 }
 

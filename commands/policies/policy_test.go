@@ -19,28 +19,31 @@ func TestEveryOptionOfAPolicyIsKept(t *testing.T) {
 		show(reply.To(&s), p)
 		return string(s.Out)
 	}
-	const plain = "COUNTER 5 60"
-	without := shown(catalog(t, "policy api "+plain).Find([]byte("api")))
 	options := 0
 	for _, a := range ratelimit.PolicyArgs() {
 		if a.Token == "" {
 			continue
 		}
 		options++
-		option := a.Token
+		plain, option := "COUNTER 5 1m", a.Token
 		switch a.Type {
 		case "integer":
 			option += " 2"
 		case "oneof":
 			option += " " + a.Args[0].Token
 		}
+		if a.Token == "TZ" {
+			plain, option = "FIXED 5 day", "TZ Asia/Tokyo"
+		}
+		without := shown(catalog(t, "policy api "+plain).Find([]byte("api")))
 		set, err := policy.Parse("policy api " + plain + " " + option)
 		require.NoError(t, err)
-		require.Equal(t, "policy api COUNTER 5 1m "+option+"\n", set.Text())
+		require.Equal(t, "policy api "+plain+" "+option+"\n", set.Text())
 
 		got, msg := parse(Check(catalog(t, set.Text())), "RL.CHECK api k")
 		require.Empty(t, msg)
-		want, msg := parse(command(t, "rl.counter"), "RL.COUNTER api:k 5 60 "+option)
+		kind, limits, _ := strings.Cut(plain, " ")
+		want, msg := parse(command(t, "rl."+strings.ToLower(kind)), "RL."+kind+" api:k "+limits+" "+option)
 		require.Empty(t, msg)
 		want.Policy = "api"
 		require.Equal(t, want, got, option)

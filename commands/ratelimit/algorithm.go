@@ -31,7 +31,7 @@ type algorithm struct {
 	// limitWords returns what begin parses. nil: pairs.
 	limitWords func(w limit.Window, param int64) []string
 	// optionWords returns the words of the options of its own that are not the default.
-	optionWords func(param, manner int64) []string
+	optionWords func(param, manner int64, ws []limit.Window) []string
 }
 
 // algorithms has the algorithms of which policies can be made, by kind.
@@ -130,9 +130,9 @@ func CheckLimits(k limit.Kind, param int64, ws []limit.Window) string {
 }
 
 // OptionWords returns the words of the options that only this algorithm has, as they stand in a policy.
-func OptionWords(k limit.Kind, param, manner int64) []string {
+func OptionWords(k limit.Kind, param, manner int64, ws []limit.Window) []string {
 	if a := algorithms[k]; a != nil && a.optionWords != nil {
-		return a.optionWords(param, manner)
+		return a.optionWords(param, manner, ws)
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ func init() {
 				About: "count the oldest sub-window in full, so that no trailing window exceeds the limit"},
 		},
 		check: checkBuckets,
-		optionWords: func(param, manner int64) (words []string) {
+		optionWords: func(param, manner int64, _ []limit.Window) (words []string) {
 			if param > 1 {
 				words = append(words, "BUCKETS", strconv.FormatInt(param, 10))
 			}

@@ -84,7 +84,7 @@ func appendKey(dst []byte, r *engine.Request, d *limit.Decision) []byte {
 	key, _ := shard.ClientKey(r.Key)
 	length := int64(0)
 	if d.Window < r.N { // not of a key without a limit
-		length = r.Windows[d.Window].Length
+		length = r.Windows[d.Window].Ms()
 	}
 	dst = resp.AppendBulkString(resp.AppendBulkString(dst, "policy"), r.Policy)
 	dst = resp.AppendBulk(resp.AppendBulkString(dst, "key"), key[len(r.Policy)+1:])

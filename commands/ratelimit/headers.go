@@ -50,12 +50,13 @@ func item(r *engine.Request, window int) string {
 	return `"` + name + `"` // it has no character that must be escaped
 }
 
-// policyItem returns what RateLimit-Policy says of a window. A bucket has none, and w is in seconds.
+// policyItem returns what RateLimit-Policy says of a window. A bucket has none, and w is in seconds: of a calendar
+// window, those of the present one.
 func policyItem(r *engine.Request, window int) string {
 	w := r.Windows[window]
 	of := item(r, window) + ";q=" + strconv.FormatInt(w.Limit, 10)
-	if r.Kind != limit.Bucket && w.Length%1000 == 0 {
-		of += ";w=" + strconv.FormatInt(w.Length/1000, 10)
+	if r.Kind != limit.Bucket && w.Ms()%1000 == 0 {
+		of += ";w=" + strconv.FormatInt(w.Ms()/1000, 10)
 	}
 	return of
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/commands/table"
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/resp"
 )
 
@@ -18,7 +19,8 @@ func inspect() Command {
 			"or refill with which the key was used and which still matters, with SHADOW or without; empty if there " +
 			"is none. Leases of RL.ACQUIRE have window-ms 0, and their limit is the number of slots:\n\n" +
 			"- `command`, `window-ms`, `buckets`: what the state is about. For CL.THROTTLE the window is the time in " +
-			"which a full burst drains, and buckets is 0. RL.BUCKET has `refill` in place of `buckets`.\n" +
+			"which a full burst drains, and buckets is 0. RL.BUCKET has `refill` in place of `buckets`. A calendar " +
+			"window has `calendar` and `tz` after `window-ms`: its word, such as month, and its time zone.\n" +
 			"- `used`: the units in use now, without those that are held.\n" +
 			"- `limit`: that of the request that last charged or held units, or of the reservation that last " +
 			"lapsed.\n" +
@@ -79,10 +81,19 @@ func replyInspect(dst []byte, proto int, _ []engine.Request, results []engine.Re
 
 // appendState appends a state; shadow is 1 if it is of the key's shadow, else 0.
 func appendState(dst []byte, proto int, s *engine.Inspection, shadow int64) []byte {
-	dst = resp.AppendMap(dst, proto, 16)
+	w, fields := limit.Window{Length: s.Window}, 16
+	period, zone := w.Calendar()
+	if period != "" {
+		fields += 2
+	}
+	dst = resp.AppendMap(dst, proto, fields)
 	dst = resp.AppendBulkString(dst, "command")
 	dst = resp.AppendBulkString(dst, s.Kind.String())
-	dst = appendField(dst, "window-ms", s.Window)
+	dst = appendField(dst, "window-ms", w.Ms())
+	if period != "" {
+		dst = resp.AppendBulkString(resp.AppendBulkString(dst, "calendar"), period)
+		dst = resp.AppendBulkString(resp.AppendBulkString(dst, "tz"), zone)
+	}
 	dst = appendField(dst, s.Kind.Param(), s.Param)
 	dst = appendField(dst, "used", s.Used)
 	dst = appendField(dst, "limit", s.Limit)

@@ -16,7 +16,8 @@ import (
 //   - The first pair has a fixed place: its two words are never read as options.
 //   - An integer too large for 64 bits is still an integer: in the place of a limit it is a
 //     limit out of range, not a syntax error.
-//   - Units of windows are lower case. 1M is not a window, since it could mean a month.
+//   - Units of windows are lower case. 1M is not a window, since it could mean a month. Words such as month may have
+//     any case.
 //   - A ninth pair is too many as soon as its limit is read.
 //   - The value of an option is never read as an option: in ID COST, the ID is COST.
 //   - AND may come where an option may, and begins another key (and.go).
@@ -140,9 +141,9 @@ func parsePairs(r *engine.Request, words [][]byte, known option) ([][]byte, stri
 		if len(words) == 1 || r.N > 0 && optionOf(words[1])&known != 0 {
 			return nil, noWindow(words[0])
 		}
-		length, ok := window(words[1])
-		if !ok {
-			return nil, wrong(reply.ErrWindow, words[1])
+		length, msg := windowOf(r.Kind, words[1])
+		if msg != "" {
+			return nil, msg
 		}
 		r.Windows[r.N] = limit.Window{Limit: most, Length: length}
 		r.N++

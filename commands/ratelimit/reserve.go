@@ -93,6 +93,8 @@ func parseHold(r *engine.Request, words [][]byte, command string, pairs bool) st
 	return ""
 }
 
+const errHeldCalendar = "ERR RL.HOLD needs a policy without windows of a calendar"
+
 // HoldByPolicy returns RL.HOLD, which is to ByPolicy what RL.RESERVE is to RL.SLIDE. c.Args are its first arguments.
 // fill is as for ByPolicy.
 func HoldByPolicy(c table.Command, fill func(r *engine.Request, p *engine.Pipeline, name, key []byte) string) Command {
@@ -107,6 +109,8 @@ func HoldByPolicy(c table.Command, fill func(r *engine.Request, p *engine.Pipeli
 			return msg
 		case !r.Kind.Additive():
 			return wrong(reply.ErrHeld, []byte(Algorithm(r.Kind)))
+		case r.HasCalendar(): // units that lapse after midnight would have to count in a window that is not known
+			return wrong(errHeldCalendar, args[1])
 		}
 		if msg = parseHold(r, args[3:], "RL.HOLD", false); msg == "" {
 			msg = checkRequest(r)

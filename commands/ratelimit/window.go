@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"strconv"
 
+	"github.com/rlproxy/rlproxy/commands/reply"
 	"github.com/rlproxy/rlproxy/commands/word"
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
@@ -35,8 +36,29 @@ func window(b []byte) (int64, bool) {
 	return n * unit, true
 }
 
-// WindowWord formats the length of a window in the largest unit of which it is a multiple.
+// windowOf parses a window of a kind, whose Length it returns, or an error reply.
+func windowOf(k limit.Kind, b []byte) (length int64, msg string) {
+	length, ok := window(b)
+	if ok {
+		return length, ""
+	}
+	length, ok = limit.CalendarLength(b)
+	switch {
+	case ok && k == limit.Fixed:
+		return length, ""
+	case ok:
+		return 0, wrong(reply.ErrWindow, b) + ", which only " + limit.Fixed.String() + " has"
+	case k == limit.Fixed:
+		return 0, wrong(reply.ErrWindow+", or day, week, month or year", b)
+	}
+	return 0, wrong(reply.ErrWindow, b)
+}
+
+// WindowWord formats the Length of a window: in the largest unit of which it is a multiple, or as a word such as month.
 func WindowWord(ms int64) string {
+	if period, _ := (limit.Window{Length: ms}).Calendar(); period != "" {
+		return period
+	}
 	for _, u := range []struct {
 		ms   int64
 		name string

@@ -1,19 +1,33 @@
 package table
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Nearest returns the command of rlproxy whose name takes the fewest changes of a byte to become the given one. Of
 // several, it is the first. Of a long name only the first bytes count.
 func Nearest(of Table, name string) *Command {
-	const most = 32 // bytes, as the longest name of a command may have
-	name = strings.ToLower(name[:min(len(name), most)])
-	var nearest *Command
-	least := 2*most + 1
+	var names []string
 	for _, c := range of.Commands() {
 		if c.Ours() {
-			if d := distance(c.Name, name); d < least {
-				nearest, least = c, d
-			}
+			names = append(names, c.Name)
+		}
+	}
+	nearest := NearestWord(names, name)
+	all := of.Commands()
+	return all[slices.IndexFunc(all, func(c *Command) bool { return c.Name == nearest })]
+}
+
+// NearestWord returns the word that takes the fewest changes of a byte to become the given one, in any case. Of
+// several, it is the first. Of a long word only the first bytes count.
+func NearestWord(of []string, word string) (nearest string) {
+	const most = 32 // bytes, as the longest of these words may have
+	word = strings.ToLower(word[:min(len(word), most)])
+	least := 2*most + 1
+	for _, w := range of {
+		if d := distance(strings.ToLower(w), word); d < least {
+			nearest, least = w, d
 		}
 	}
 	return nearest

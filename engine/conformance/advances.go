@@ -137,7 +137,7 @@ func (h *history) drawn(r *engine.Request, res *engine.Result) string {
 	switch {
 	case r.Kind == limit.Slide:
 		if others > 0 { // units may have been held meanwhile
-			soonest = r.Windows[got.Window].Length + 1
+			soonest = r.Windows[got.Window].Ms() + 1
 		}
 	case k.Uses(&r.Spec), others > 0 && (r.Kind == limit.Bucket || r.Manner != limit.Strict): // how many units count matters
 		soonest = 0
@@ -147,7 +147,7 @@ func (h *history) drawn(r *engine.Request, res *engine.Result) string {
 	case others > 0: // units that the newest answer has as held may be settled
 		latest = got.ResetAfter
 	case r.Kind == limit.Slide:
-		latest = exact.ResetAfter + model.Late + r.Windows[got.Window].Length/65536 + 1
+		latest = exact.ResetAfter + model.Late + r.Windows[got.Window].Ms()/65536 + 1
 	}
 	if got.Limit != exact.Limit || got.RetryAfter != 0 || got.Remaining < least || got.Remaining > exact.Remaining+others ||
 		got.ResetAfter < soonest || got.ResetAfter > latest {

@@ -18,7 +18,7 @@ import (
 type Lines struct {
 	*rand.Rand
 	Keys    []string           // what keys are drawn from
-	Without []string           // tokens of options that no line has
+	Without []string           // tokens of options that no line has; without TZ, there are no calendar windows
 	With    []string           // tokens of options that all lines have whose commands know them
 	From    map[string][]int64 // what the values of arguments are drawn from, by Token or else Name; see values
 
@@ -31,9 +31,16 @@ type Lines struct {
 var (
 	values = map[string][]int64{
 		"window": {1, 2, 7, 50, 250, 1000, 9999, 60_000, 86_400_000, limit.MaxWindow},
+		"TZ":     {0, 0, 1, 1, 2, 3, 4, 5},
 		"TTL":    {20, 1000, 100_000, 100_000, 10_000_000},
 	}
 	integers = []int64{1, 1, 2, 2, 3, 3, 5, 5, 12, 12, 40, 100, 1000, 3000, 65_536, 65_537, 200_000, limit.MaxLimit}
+)
+
+// Words of calendar windows and of their zones.
+var (
+	calendars = []string{"day", "week", "month", "year"}
+	zones     = []string{"UTC", "Europe/Berlin", "Asia/Kolkata", "Australia/Lord_Howe", "America/Havana", "Pacific/Apia"}
 )
 
 // Decisions are the names of the commands of all algorithms.
@@ -127,7 +134,12 @@ func (l *Lines) value(a *table.Arg, key string) []string {
 	case a.Token == "TTL":
 		return []string{fmt.Sprint(1+l.Int64N(l.Choice("TTL")), "ms")}
 	case a.Name == "window":
+		if l.IntN(6) == 0 && !slices.Contains(l.Without, "TZ") { // only RL.FIXED has them
+			return []string{calendars[l.IntN(len(calendars))]}
+		}
 		return []string{fmt.Sprint(l.Choice("window"), "ms")}
+	case a.Token == "TZ":
+		return []string{zones[l.Choice("TZ")]}
 	case a.Type == "integer":
 		return []string{strconv.FormatInt(l.Choice(cmp.Or(a.Token, a.Name)), 10)}
 	}

@@ -123,7 +123,7 @@ func (h *history) request(p *engine.Pipeline) {
 // hold has some requests with ONCE hold their units, as RL.HOLD does with some algorithms and a multi-key request with
 // any. It settles with as many at most what only the latter holds.
 func (h *history) hold(r *engine.Request) {
-	if r.Hold == nil {
+	if r.Hold == nil || r.HasCalendar() { // RL.HOLD has no calendar windows
 		return
 	}
 	id := fmt.Sprintf("%s %x", r.Key, r.Hold.ID)
@@ -155,7 +155,10 @@ func (h *history) pass() {
 		move(h.Int64N(100_000))
 	case 11: // to a boundary, or one ms off
 		n, w := h.Choice("BUCKETS"), h.Choice("window")
-		if n < 1000 && w < 1_000_000 {
+		if h.IntN(6) == 0 { // a midnight, or an hour before one
+			const day, hour = 86_400_000, 3_600_000
+			h.us = ((h.clock()/day+1)*day - h.Int64N(2)*hour + h.Int64N(3) - 1) * 1000
+		} else if n < 1000 && w < 1_000_000 {
 			h.us = (((h.clock()*n/w+1)*w+n-1)/n + h.Int64N(3) - 1) * 1000
 		}
 	case 12:

@@ -11,7 +11,8 @@
 // Most algorithms count units in windows. One with a rate lets them drain at a constant interval instead: its Spec
 // has that as its Manner, and a window without a length. Slots have no State: only held units count (package hold).
 //
-// Reading order: limit.go (this file), kinds.go, state.go, calls.go, one of the algorithms, and decide.go.
+// Reading order: limit.go (this file), kinds.go, state.go, calls.go, one of the algorithms (calendar.go belongs to
+// fixed.go), and decide.go.
 package limit
 
 import "slices"
@@ -27,7 +28,7 @@ const (
 // Window is one limit over one length of time.
 type Window struct {
 	Limit  int64 // most cost admitted per window, 1 to MaxLimit
-	Length int64 // ms, 1 to MaxWindow; 0 for an algorithm with a rate, and for slots
+	Length int64 // ms, 1 to MaxWindow, or a calendar window, see calendar.go; 0 with a rate, and for slots
 }
 
 // Spec is what a request asks of a key: everything that decides, except for the key
@@ -73,7 +74,7 @@ func (s *Spec) SharesState(o *Spec) bool {
 func (s *Spec) Longest() int64 {
 	var longest int64
 	for _, w := range s.Limits() {
-		longest = max(longest, w.Length)
+		longest = max(longest, w.Ms())
 	}
 	return longest
 }
@@ -82,7 +83,7 @@ func (s *Spec) Longest() int64 {
 func (s *Spec) Shortest() int64 {
 	least := int64(MaxWindow)
 	for _, w := range s.Limits() {
-		least = min(least, w.Length)
+		least = min(least, w.Ms())
 	}
 	return least
 }

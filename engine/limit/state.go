@@ -7,7 +7,7 @@ type State struct {
 	Limit int64 // as last charged
 	Calls       // that charged it
 
-	window int64 // ms
+	window int64 // Window.Length
 	name   int64 // the kind, and the parameter times 256
 
 	// The other fields are the algorithm's own. newest is the units in the sub-window of last. For a
@@ -59,11 +59,10 @@ func (s *Spec) Span(w Window) time.Duration {
 	if s.Kind.Rated() {
 		return time.Duration(s.Manner * w.Limit)
 	}
-	return time.Duration(w.Length) * time.Millisecond
+	return time.Duration(w.Ms()) * time.Millisecond
 }
 
-// Window returns the length of the window in ms. For a rate it is the time in which a
-// full use drains.
+// Window returns the Length of the window. For a rate it is the time in which a full use drains, in ms.
 func (st *State) Window() int64 {
 	if st.window == 0 {
 		return st.Limit * st.past / nsPerMs

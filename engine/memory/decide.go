@@ -57,6 +57,9 @@ func (e *Engine) ask(
 		}
 		t.now = r.Now(clock, ns, t.key.newest())
 	}
+	if r.Kind == limit.Fixed {
+		r.Date(t.now)
+	}
 	granted = 1
 	for i, w := range r.Limits() {
 		us[i] = limit.Usage{}

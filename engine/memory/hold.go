@@ -46,6 +46,7 @@ func (e *Engine) held(h *stripe, clock int64, r *engine.Request, ids bool) *held
 		x.had = x.book.Bytes() + bookBytes
 	}
 	x.now = r.Now(clock, 0, max(x.now, x.book.Newest(ids)))
+	r.Date(x.now)
 	return x
 }
 

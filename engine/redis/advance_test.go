@@ -13,6 +13,7 @@ import (
 // advancing is an engine with advances. Its own time and that of its nodes is that of a test.
 type advancing struct {
 	*Engine
+	dated    inOrder
 	clock    func() int64
 	ms       atomic.Int64 // of the clock, as the engine sees it
 	advanced bool
@@ -23,7 +24,8 @@ func openAdvancing(nodes int) func(t *testing.T, clock func() int64) conformance
 	return func(t *testing.T, clock func() int64) conformance.Advancing {
 		a := &advancing{clock: clock}
 		a.ms.Store(clock())
-		a.Engine = on(nodes)(t, a.ms.Load).(*Engine)
+		a.dated = on(nodes)(t, a.ms.Load).(inOrder)
+		a.Engine = a.dated.inner()
 		listens(t, a.Engine, nodes)
 		a.began = time.UnixMilli(conformance.Base) // in the future, as every deadline is then
 		a.now = func() time.Time { return time.UnixMilli(a.ms.Load()) }
@@ -46,7 +48,7 @@ func (a *advancing) Do(p *engine.Pipeline) {
 	}
 	a.settle()
 	before := a.advances.Totals()
-	a.Engine.Do(p)
+	a.dated.Do(p)
 	a.settle()
 	after := a.advances.Totals()
 	a.advanced = before.Out+after.Out > 0 || before.Calls != after.Calls

@@ -2,12 +2,14 @@ package redis
 
 import (
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/calendar"
 	"github.com/rlproxy/rlproxy/engine/conformance"
 	"github.com/rlproxy/rlproxy/engine/memory"
 	"github.com/rlproxy/rlproxy/internal/redistest"
@@ -18,17 +20,43 @@ import (
 func on(nodes int) conformance.Subject {
 	return func(t *testing.T, clock func() int64) engine.Engine {
 		servers, _ := startServers(t, nodes)
-		return openAt(t, clock, servers...)
+		return withCalendar(openAt(t, clock, servers...))
+	}
+}
+
+// inOrder is an engine with a calendar that goes by the time of today, so that the nodes have to refuse its dates. As
+// what they refuse is decided after the requests that follow it, requests with dates are asked one after the other.
+type inOrder struct{ engine.Engine }
+
+func withCalendar(e *Engine) inOrder {
+	return inOrder{&calendar.Engine{Starter: e, Now: time.Now, Logger: slog.Default()}}
+}
+
+// inner returns the engine that asks the nodes.
+func (e inOrder) inner() *Engine { return e.Engine.(*calendar.Engine).Starter.(*Engine) }
+
+// Do implements engine.Engine.
+func (e inOrder) Do(p *engine.Pipeline) {
+	if !slices.ContainsFunc(p.Requests, func(r engine.Request) bool { return r.HasCalendar() }) {
+		e.Engine.Do(p)
+		return
+	}
+	p.Grow()
+	for i := 0; i < len(p.Requests); {
+		end := i + 1 + p.Requests[i].MoreKeys
+		e.Engine.Do(&engine.Pipeline{Requests: p.Requests[i:end], Results: p.Results[i:end]})
+		i = end
 	}
 }
 
 // untimed is on with engines whose own time stands still, so that no multi-key request takes too long.
 func untimed(nodes int) conformance.Subject {
 	return func(t *testing.T, clock func() int64) engine.Engine {
-		e := on(nodes)(t, clock).(*Engine)
+		dated := on(nodes)(t, clock).(inOrder)
+		e := dated.inner()
 		e.began = time.UnixMilli(conformance.Base) // in the future, as every deadline is then
 		e.now = func() time.Time { return e.began }
-		return e
+		return dated
 	}
 }
 
@@ -76,7 +104,7 @@ func (s starting) Do(p *engine.Pipeline) {
 func TestConformanceOfWhatIsStarted(t *testing.T) {
 	t.Parallel()
 	open := func(t *testing.T, clock func() int64) engine.Engine {
-		return starting{untimed(3)(t, clock).(*Engine)}
+		return inOrder{starting{untimed(3)(t, clock).(inOrder).Engine.(*calendar.Engine)}}
 	}
 	conformance.Run(t, open, 1000)
 	conformance.RunHolds(t, open, 1500)

@@ -205,7 +205,7 @@ func TestRedis6IsToldApart(t *testing.T) {
 func TestConformanceOfTheScript(t *testing.T) {
 	t.Parallel()
 	open := func(t *testing.T, clock func() int64) engine.Engine {
-		return openAt(t, clock, redistest.Start(t, "--rename-command", "FCALL", "", "--rename-command", "FUNCTION", ""))
+		return withCalendar(openAt(t, clock, redistest.Start(t, "--rename-command", "FCALL", "", "--rename-command", "FUNCTION", "")))
 	}
 	conformance.Run(t, open, 2000)
 }

@@ -21,10 +21,14 @@ func TestCluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 3, nil)
 	t.Run("conformance", func(t *testing.T) {
-		conformance.Run(t, func(t *testing.T, clock func() int64) engine.Engine { return clusterSubject(t, c, clock) }, 2000)
+		conformance.Run(t, func(t *testing.T, clock func() int64) engine.Engine {
+			return withCalendar(clusterSubject(t, c, clock).(*Engine))
+		}, 2000)
 	})
 	t.Run("conformance of holds", func(t *testing.T) {
-		conformance.RunHolds(t, func(t *testing.T, clock func() int64) engine.Engine { return clusterSubject(t, c, clock) }, 2000)
+		conformance.RunHolds(t, func(t *testing.T, clock func() int64) engine.Engine {
+			return withCalendar(clusterSubject(t, c, clock).(*Engine))
+		}, 2000)
 	})
 	t.Run("every master decides", func(t *testing.T) { clusterSpread(t, c) })
 	t.Run("slots move under load", func(t *testing.T) { clusterMoves(t, c, openAlways(t, 20*time.Second, c.URL())) })

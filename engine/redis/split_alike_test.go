@@ -21,7 +21,7 @@ func TestSplitKeysAreDecidedAsIfTheyWereNotSplit(t *testing.T) {
 	seed := conformance.Seed()
 	run := &alike{Lines: &conformance.Lines{
 		Rand: rand.New(rand.NewPCG(seed, 2)), With: []string{"SHARDS"}, Without: []string{"FAIL", "SHADOW", "AND"},
-		From: map[string][]int64{"window": {20, 100, 500, 1000, 3000, 7777, 60_000, 86_400_000}, "SHARDS": {1, 2, 3, 4, 7}, "BUCKETS": {1, 4, 10}},
+		From: map[string][]int64{"window": {20, 100, 500, 1000, 3000, 7777, 60_000, 86_400_000, -1, -2}, "SHARDS": {1, 2, 3, 4, 7}, "BUCKETS": {1, 4, 10}},
 	}}
 	run.now.Store(conformance.Base)
 	clock := run.now.Load
@@ -42,7 +42,7 @@ func TestSplitKeysAreDecidedAsIfTheyWereNotSplit(t *testing.T) {
 		for range 1 + run.IntN(6)*run.IntN(2) {
 			*split.Add(), *unsplit.Add() = r, r
 		}
-		proxies[run.IntN(len(proxies))].Do(&split)
+		withCalendar(proxies[run.IntN(len(proxies))]).Do(&split)
 		whole.Do(&unsplit)
 		for i := range split.Results {
 			got, want := &split.Results[i], &unsplit.Results[i]
@@ -108,15 +108,23 @@ func (a *alike) request() engine.Request {
 	return r
 }
 
+// length returns the ms of a window; that of one of a calendar is that of a week.
+func (a *alike) length() int64 {
+	if ms := a.Choice("window"); ms > 0 {
+		return ms
+	}
+	return 7 * 86_400_000
+}
+
 // pass lets time pass: most often little, or none.
 func (a *alike) pass() {
 	switch a.IntN(12) {
 	case 0:
 		a.now.Add(a.Int64N(30))
 	case 1:
-		a.now.Add(a.Int64N(a.Choice("window")/4 + 2))
+		a.now.Add(a.Int64N(a.length()/4 + 2))
 	case 2:
-		a.now.Add(a.Int64N(2*a.Choice("window")) / 6)
+		a.now.Add(a.Int64N(2*a.length()) / 6)
 	case 3:
 		a.now.Add(1000 * a.Int64N(2))
 	case 4, 5, 6, 7:

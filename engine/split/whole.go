@@ -160,12 +160,13 @@ func (w *whole) addUnreachable(shard int, recalls []lease.Recall) *Failure {
 
 // lentOf returns what the home has lent of a state to all shards. It asks the home once for each state.
 func (w *whole) lentOf(state lease.StateName) ([]wire.Loaned, *Failure) {
-	s := limit.Spec{Kind: limit.Kind(state.Kind), N: 1, Param: max(state.Buckets, 1)}
+	s := limit.Spec{Kind: limit.Kind(state.Kind), N: 1}
+	s.Param, s.Windows[0].Length, _ = limit.FromNode(s.Kind, max(state.Buckets, 1), state.Window)
 	lent, asked := w.lent[state]
 	if asked || !s.Kind.Known() { // the state of a newer rlproxy has an unknown kind
 		return lent, nil
 	}
-	s.Windows[0] = limit.Window{Limit: limit.MaxLimit, Length: state.Window}
+	s.Windows[0].Limit = limit.MaxLimit
 	reply, failure := w.home(&s)
 	if failure != nil {
 		return nil, failure
@@ -186,14 +187,15 @@ func (w *whole) node(shard int) string {
 // state returns the named state of the result. If the result does not have it, because the home
 // itself has admitted nothing of it, state adds it.
 func (w *whole) state(name lease.StateName) *engine.Inspection {
-	res, buckets := w.requests[0].Result, max(name.Buckets, 1)
+	res, kind := w.requests[0].Result, limit.Kind(name.Kind)
+	param, length, _ := limit.FromNode(kind, max(name.Buckets, 1), name.Window)
 	for i := range res.States {
-		if s := &res.States[i]; byte(s.Kind) == name.Kind && s.Window == name.Window && s.Param == buckets {
+		if s := &res.States[i]; s.Kind == kind && s.Window == length && s.Param == param {
 			return s
 		}
 	}
 	res.States = append(res.States, engine.Inspection{
-		Kind: limit.Kind(name.Kind), Window: name.Window, Param: buckets, Node: w.node(0),
+		Kind: kind, Window: length, Param: param, Node: w.node(0),
 	})
 	return &res.States[len(res.States)-1]
 }

@@ -177,8 +177,11 @@ type spec struct {
 	atShard    bool // the entry is about a shard of a split key, not its home
 }
 
+// calendar is added to the length of a calendar window.
+const calendar = 1 << 39
+
 // append packs a spec: cost 6, flags 1, kind 1, parameter 5, then for each window its length 5
-// and limit 5, or for a rate its interval 8 and limit 8.
+// and limit 5, and for a calendar window its parameter 5; or for a rate its interval 8 and limit 8.
 func (s *spec) append(b []byte) []byte {
 	kind := byte(s.Kind)
 	if s.reset {
@@ -199,8 +202,15 @@ func (s *spec) append(b []byte) []byte {
 		return appendUint(b, s.Windows[0].Limit, 8)
 	}
 	for _, w := range s.Windows[:s.N] {
-		b = appendUint(b, w.Length, 5)
+		parameter, length := w.NodeName(s.Param)
+		if parameter == s.Param {
+			b = appendUint(b, length, 5)
+			b = appendUint(b, w.Limit, 5)
+			continue
+		}
+		b = appendUint(b, calendar+length, 5)
 		b = appendUint(b, w.Limit, 5)
+		b = appendUint(b, parameter, 5)
 	}
 	return b
 }
@@ -211,25 +221,39 @@ func decodeSpec(text string, r *engine.Request) (limit.Spec, error) {
 	in := reader{s: text}
 	s := limit.Spec{Cost: in.uint(6), Manner: in.uint(1) & flagStrict, Kind: limit.Kind(in.uint(1)),
 		Param: in.uint(5)} // #nosec G115 -- one byte
+	sane := true
 	for in.s != "" && !in.bad && s.N < limit.MaxWindows {
-		s.Windows[s.N] = limit.Window{Length: in.uint(5), Limit: in.uint(5)}
+		fits := false
+		s.Windows[s.N], fits = in.window(&s)
+		sane = sane && fits
 		s.N++
 	}
 	if err := in.end(); err != nil {
 		return s, err
 	}
-	if s.N == 0 || s.Cost == 0 || s.Param == 0 || !s.Kind.Windowed() && s.Kind != limit.Concurrency ||
+	if !sane || s.N == 0 || s.Cost == 0 || s.Param == 0 || !s.Kind.Windowed() && s.Kind != limit.Concurrency ||
 		(s.Kind == limit.Concurrency) != (r.Kind == limit.Concurrency) {
 		return s, errInconsistent
 	}
 	for _, w := range s.Limits() {
-		if w.Limit == 0 || w.Limit > limit.MaxLimit || w.Length > limit.MaxWindow ||
+		if w.Limit == 0 || w.Limit > limit.MaxLimit ||
 			(w.Length == 0) != (s.Kind == limit.Concurrency) ||
 			!s.ParamFits(w) {
 			return s, errInconsistent
 		}
 	}
 	return s, nil
+}
+
+// window decodes a window of a spec, and reports whether there are such windows.
+func (r *reader) window(s *limit.Spec) (w limit.Window, fits bool) {
+	w = limit.Window{Length: r.uint(5), Limit: r.uint(5)}
+	parameter := s.Param
+	if w.Length > calendar {
+		parameter, w.Length = r.uint(5), w.Length-calendar
+	}
+	_, w.Length, fits = limit.FromNode(s.Kind, parameter, w.Length)
+	return w, fits
 }
 
 // KeysArgs returns the words of a call of any function about stored keys. clock, apart and

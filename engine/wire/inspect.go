@@ -41,11 +41,12 @@ func DecodeStates(reply, node string) (states []engine.Inspection, split bool, e
 		return nil, false, err
 	}
 	for _, s := range all.States {
-		if !s.Kind.Known() && s.Kind != limit.Concurrency {
+		param, length, ok := limit.FromNode(s.Kind, s.Param, s.Window)
+		if !s.Kind.Known() || s.Kind == limit.Fixed && !ok {
 			return nil, false, errInconsistent
 		}
 		state := engine.Inspection{
-			Kind: s.Kind, Window: s.Window, Param: s.Param, Used: s.Used, Limit: s.Limit, Rate: s.Rate, TTL: s.TTL,
+			Kind: s.Kind, Window: length, Param: param, Used: s.Used, Limit: s.Limit, Rate: s.Rate, TTL: s.TTL,
 			Held: s.Held, Holds: s.Holds, Lapsed: s.Lapsed, Node: node,
 		}
 		for _, a := range s.Advanced {

@@ -18,9 +18,10 @@ func Pairs(s *limit.Spec) []lease.Pair {
 
 // State returns the state of package lease that a spec charges for one of its windows.
 func State(s *limit.Spec, w limit.Window) lease.StateName {
-	state := lease.StateName{Kind: byte(s.Kind), Window: w.Length}
-	if s.Kind == limit.Counter {
-		state.Buckets = s.Param
+	parameter, window := w.NodeName(s.Param)
+	state := lease.StateName{Kind: byte(s.Kind), Window: window}
+	if s.Kind == limit.Counter || parameter > 1 {
+		state.Buckets = parameter
 	}
 	return state
 }
@@ -34,7 +35,7 @@ func appendState(b []byte, s lease.StateName) []byte {
 
 func (r *reader) state() lease.StateName {
 	s := lease.StateName{Kind: byte(r.uint(1)), Buckets: r.uint(5), Window: r.uint(5)} // #nosec G115 -- one byte
-	if limit.Kind(s.Kind) != limit.Counter {
+	if limit.Kind(s.Kind) != limit.Counter && s.Buckets == 1 {
 		s.Buckets = 0
 	}
 	return s

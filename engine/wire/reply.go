@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/rlproxy/rlproxy/engine"
@@ -146,6 +147,9 @@ var elsewhere = regexp.MustCompile(
 // the node has read and written nothing for the entry or the request.
 func NotHere(failure string) bool { return elsewhere.MatchString(failure) }
 
+// misdated begins the error about a request whose calendar windows are not those of the node's time.
+const misdated = "CALENDAR "
+
 // KeyError returns the error for the client if text, a function's error, is about the state of
 // one key, so that another attempt would fail too. Otherwise it returns nil.
 func KeyError(text string) error {
@@ -153,6 +157,12 @@ func KeyError(text string) error {
 	for _, known := range known {
 		if strings.HasPrefix(text, known.Error()) {
 			return known
+		}
+	}
+	if now, ok := strings.CutPrefix(text, misdated); ok {
+		now, _, _ = strings.Cut(now, " ") // the function's name, which Redis adds
+		if ms, err := strconv.ParseInt(now, 10, 64); err == nil && ms > 0 && ms < maxClock {
+			return &engine.Misdated{Now: ms}
 		}
 	}
 	const end = "; RL.RESET removes it"

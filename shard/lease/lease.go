@@ -40,7 +40,7 @@ import "slices"
 type StateName struct {
 	Kind    byte  // Number of the algorithm. A log and a counter of the same window are different states.
 	Window  int64 // Length of the window in ms.
-	Buckets int64 // Number of sub-windows of a counter; 0 for logs and fixed windows.
+	Buckets int64 // Number of sub-windows of a counter, or what names a calendar window; 0 for other states.
 }
 
 // Life returns the longest time in ms for which a unit counts after its admission: the

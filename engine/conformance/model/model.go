@@ -267,7 +267,7 @@ func (k *Key) Decide(clock int64, s *limit.Spec, with *engine.Hold) (a Answer) {
 		if with.Once {
 			h.until = 0
 			for _, w := range h.windows() {
-				h.until = max(h.until, now+w.Length+1)
+				h.until = max(h.until, now+w.Ms()+1)
 			}
 		}
 		k.know(now, h)

@@ -3,6 +3,8 @@ package model
 import (
 	"math"
 	"math/big"
+	"sync"
+	"time"
 
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
@@ -10,7 +12,7 @@ import (
 // Window is one window of one algorithm.
 type Window struct {
 	Kind   limit.Kind
-	Length int64 // ms; 0 for a rate, and for slots
+	Length int64 // ms, or that of a calendar window; 0 for a rate, and for slots
 	Param  int64 // as in limit.Spec
 }
 
@@ -89,11 +91,12 @@ var references = map[limit.Kind]reference{
 		},
 	},
 
-	// Windows begin at multiples of their length. In each of them, at most the limit.
+	// Windows begin at multiples of their length; a calendar window is one day, week, month or year. In each of them, at
+	// most the limit.
 	limit.Fixed: {
 		used: func(w Window, all []Charge, us, _ int64) (sum int64) {
 			for _, c := range all {
-				if w.sub(c.At) == w.sub(us) {
+				if w.sub(c.At) == w.sub(us) && w.has(us) {
 					sum += c.Units
 				}
 			}
@@ -156,7 +159,36 @@ func Most(w Window, most, manner, from, to int64) int64 {
 }
 
 // sub returns the sub-window that holds a us.
-func (w Window) sub(us int64) int64 { return us / 1000 * w.Param / w.Length }
+func (w Window) sub(us int64) int64 {
+	if period, zone := (limit.Window{Length: w.Length}).Calendar(); period != "" {
+		return date(period, zone, us/1000)
+	}
+	return us / 1000 * w.Param / w.Length
+}
+
+// has reports whether a us is in the window, if it is one of a calendar: there is one of these for each date.
+func (w Window) has(us int64) bool {
+	of := limit.Window{Length: w.Length}
+	period, zone := of.Calendar()
+	return period == "" || date(period, zone, us/1000) == date(period, zone, of.EndsAt(0)-1)
+}
+
+var locations sync.Map // the *time.Location of a zone, by its name
+
+// date returns a number for the day, week, month or year that has a ms.
+func date(period, zone string, ms int64) int64 {
+	at, known := locations.Load(zone)
+	if !known {
+		var err error
+		if at, err = time.LoadLocation(zone); err != nil {
+			panic(err)
+		}
+		locations.Store(zone, at)
+	}
+	y, m, d := time.UnixMilli(ms).In(at.(*time.Location)).Date()
+	days := time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Unix() / 86_400
+	return map[string]int64{"day": days, "week": (days + 3) / 7, "month": int64(12*y + int(m)), "year": int64(y)}[period]
+}
 
 // grid returns the ms with which RL.SLIDE dates a charge.
 func grid(t, most, length int64) int64 {
