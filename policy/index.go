@@ -6,13 +6,15 @@ import (
 	"strings"
 )
 
-// index finds the override of a key: that of the key itself, else that of its longest prefix.
+// index finds the override of a key: that of the key itself, else that of the longest network that the key is in, else
+// that of its longest prefix.
 //
 // The prefixes are sorted. Of all prefixes, the last one that does not sort after the key has
 // the most leading bytes in common with it. So the longest prefix of the key is this one or
 // one of those that it begins with.
 type index struct {
 	exact    map[string]int32 // override by key; nil if there is none
+	networks networks         // sorted
 	prefixes []prefix         // sorted
 }
 
@@ -28,6 +30,10 @@ func newIndex(all []Override) index {
 	var x index
 	for i := range all {
 		number := int32(i) // #nosec G115 -- at most MaxOverrides
+		if of, _, is := parseNetwork([]byte(all[i].Pattern)); is {
+			x.networks.add(of, number)
+			continue
+		}
 		text, ok := strings.CutSuffix(all[i].Pattern, "*")
 		if !ok {
 			if x.exact == nil {
@@ -38,6 +44,7 @@ func newIndex(all []Override) index {
 		}
 		x.prefixes = append(x.prefixes, prefix{text: text, override: number})
 	}
+	x.networks.sort()
 	// Sort again without the stars: with them, a\x01* comes before a*.
 	slices.SortFunc(x.prefixes, func(a, b prefix) int { return strings.Compare(a.text, b.text) })
 	for i := range x.prefixes {
@@ -53,6 +60,9 @@ func newIndex(all []Override) index {
 // find returns the index of a key's override in Policy.Overrides, or -1.
 func (x *index) find(key []byte) int32 {
 	if i, ok := x.exact[string(key)]; ok {
+		return i
+	}
+	if i := x.networks.find(key); i >= 0 {
 		return i
 	}
 	after := sort.Search(len(x.prefixes), func(i int) bool { return x.prefixes[i].text > string(key) })

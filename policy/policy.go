@@ -31,6 +31,7 @@ type Policy struct {
 	Shards    int               // shards per key as given, which may be more than a limit; 0: not given
 	Fail      engine.FailPolicy // FAIL policy; engine.FailDefault: not given
 	Shadow    bool              // requests are decided, but not denied
+	IPv6      int               // bits of the networks by which IPv6 addresses count, 1 to 128; 0: keys count as given
 	Order     []int             // of the values of Envoy's descriptors in a key, from 0; nil: as they come
 	Overrides []Override        // sorted by pattern
 
@@ -43,7 +44,7 @@ type Policy struct {
 
 // Override gives some keys of a policy other limits.
 type Override struct {
-	// Pattern is a key, or a prefix of keys followed by *.
+	// Pattern is a key, a prefix of keys followed by *, or a network, which matches keys that are addresses in it.
 	Pattern string
 	// Limits replace those of the policy. It is empty if there is a Verdict.
 	Limits []limit.Window
@@ -59,19 +60,24 @@ type Override struct {
 // reply if the key is too short or too long, else "". It does not allocate once the pipeline
 // has memory.
 func (p *Policy) Fill(r *engine.Request, pipe *engine.Pipeline, key []byte) string {
-	n := len(p.Name) + 1 + len(key)
-	if len(key) == 0 || n > engine.MaxKey {
-		return keyError(len(key), n)
-	}
-	joined := append(append(append(pipe.Room(n), p.Name...), ':'), key...)
-	r.Key = pipe.Name(joined, p.Shadow)
-	r.Kind, r.Param, r.Manner, r.Shards = p.Kind, p.Param, p.Manner, p.Shards
-	r.Fail, r.Shadow, r.Policy = p.Fail, p.Shadow, p.Name
 	limits := p.Limits
 	if o := p.Override(key); o != nil {
 		limits, r.Verdict = o.Limits, o.Verdict
-		r.Param = cmp.Or(o.Param, r.Param)
+		r.Param = o.Param
 	}
+	counts := key
+	var buf [64]byte
+	if p.IPv6 > 0 {
+		counts = counted(buf[:0], key, p.IPv6)
+	}
+	n := len(p.Name) + 1 + len(counts)
+	if len(key) == 0 || n > engine.MaxKey {
+		return keyError(len(key), n)
+	}
+	joined := append(append(append(pipe.Room(n), p.Name...), ':'), counts...)
+	r.Key = pipe.Name(joined, p.Shadow)
+	r.Kind, r.Param, r.Manner, r.Shards = p.Kind, cmp.Or(r.Param, p.Param), p.Manner, p.Shards
+	r.Fail, r.Shadow, r.Policy = p.Fail, p.Shadow, p.Name
 	r.N = copy(r.Windows[:], limits)
 	return ""
 }

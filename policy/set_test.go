@@ -108,12 +108,14 @@ func TestAnInvalidChangeChangesNothing(t *testing.T) {
 	for line, want := range map[string]string{
 		"":                "ERR policy name must be 1 to 64 letters, digits, _, . and -; nothing was given",
 		"web k 5 60":      "ERR no such policy 'web'",
-		"api":             "ERR pattern must be a key, or a key prefix followed by *; nothing was given",
-		"api a*b 5 60":    "ERR pattern must be a key, or a key prefix followed by *; it was 'a*b'",
-		"api [ab]* 5 60":  "ERR pattern must be a key, or a key prefix followed by *, without ? and [; it was '[ab]*'",
-		"api a?c BLOCKED": "ERR pattern must be a key, or a key prefix followed by *, without ? and [; it was 'a?c'",
-		"api ?*? BLOCKED": "ERR pattern must be a key, or a key prefix followed by *; it was '?*?'",
-		"api ::/0 5 60":   "ERR pattern must be a key, or a key prefix followed by *, and cannot be a network; it was '::/0'",
+		"api":             "ERR pattern must be a key, a key prefix followed by *, or a network such as 10.0.0.0/8; nothing was given",
+		"api a*b 5 60":    "ERR pattern must be a key, a key prefix followed by *, or a network such as 10.0.0.0/8; it was 'a*b'",
+		"api [ab]* 5 60":  "ERR pattern must be a key, a key prefix followed by *, or a network such as 10.0.0.0/8, without ? and [; it was '[ab]*'",
+		"api a?c BLOCKED": "ERR pattern must be a key, a key prefix followed by *, or a network such as 10.0.0.0/8, without ? and [; it was 'a?c'",
+		"api ?*? BLOCKED": "ERR pattern must be a key, a key prefix followed by *, or a network such as 10.0.0.0/8; it was '?*?'",
+		"api 10.0.0.1/8 5 60":      "ERR pattern is a network that is written as 10.0.0.0/8; it was '10.0.0.1/8'",
+		"api 2001:DB8::/32 5 60":   "ERR pattern is a network that is written as 2001:db8::/32; it was '2001:DB8::/32'",
+		"api ::ffff:a00:0/104 5 60": "ERR pattern is a network that is written as 10.0.0.0/8; it was '::ffff:a00:0/104'",
 		"api k":           "ERR syntax error: an override has limits and windows, or UNLIMITED or BLOCKED",
 		"api k 5 9ms":     "ERR buckets must not exceed the window's milliseconds; buckets was 10, the window 9ms",
 		"api k BLOCKED x": "ERR syntax error: nothing follows UNLIMITED or BLOCKED; it was 'x'",
@@ -189,11 +191,11 @@ func TestPatternsAreKeysAndPrefixes(t *testing.T) {
 	t.Parallel()
 	for _, right := range []string{
 		"a", "*", "a*", "a]", "a\\*", "2001:db8::1", "2001:db8::*", "10.0.0.1", "10.0.0.*", "10.0.0.0/8*", "/", "/login", "/v1/*", "10.0.0.1/8/x", "a/8",
-		"10.0.0.0/33", "10.0.0.0/08", "fe80::1%eth0/64", "day/7", "\x00\xff*", "{a}", "^a$", "a,b", "!a",
+		"10.0.0.0/8", "10.1.2.3/32", "2001:db8::/32", "::/0", "10.0.0.0/33", "10.0.0.0/08", "fe80::1%eth0/64", "day/7", "\x00\xff*", "{a}", "^a$", "a,b", "!a",
 	} {
 		require.Empty(t, CheckPattern("api", []byte(right)), right)
 	}
-	for _, wrong := range []string{"", "**", "*a", "a*b", "?", "a?", "?*", "[", "[a", "a[*", "[2001:db8::1]:80", "10.0.0.0/8", "10.1.2.3/32", "2001:db8::/32", "::ffff:10.0.0.0/104"} {
+	for _, wrong := range []string{"", "**", "*a", "a*b", "?", "a?", "?*", "[", "[a", "a[*", "[2001:db8::1]:80"} {
 		msg := CheckPattern("api", []byte(wrong))
 		require.True(t, strings.HasPrefix(msg, errPattern), "%s: %s", wrong, msg)
 		require.True(t, strings.HasSuffix(msg, "it was '"+wrong+"'"), msg)

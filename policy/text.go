@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,12 +30,18 @@ const (
 // Beginnings of errors.
 const (
 	errName    = "ERR policy name must be 1 to 64 letters, digits, _, . and -"
-	errPattern = "ERR pattern must be a key, or a key prefix followed by *"
+	errPattern = "ERR pattern must be a key, a key prefix followed by *, or a network such as 10.0.0.0/8"
 	errUnknown = "ERR no such policy " // followed by the name
 )
 
-// orderWord is the option of a policy that orders the values of Envoy's descriptors.
-const orderWord = "ORDER"
+// Options that only policies have: one orders the values of Envoy's descriptors, the other says by which networks IPv6
+// addresses count.
+const (
+	orderWord = "ORDER"
+	ipv6Word  = "IPV6"
+)
+
+const errIPv6 = "ERR IPV6 must be an integer between 1 and 128"
 
 // MaxValues is the most values that ORDER has.
 const MaxValues = 16
@@ -63,40 +68,66 @@ func parsePolicy(words [][]byte) (*Policy, string) {
 	if msg != "" {
 		return nil, msg
 	}
+	ipv6, rules, msg := parseIPv6(rules)
+	if msg != "" {
+		return nil, msg
+	}
 	var r engine.Request
 	if msg := ratelimit.ParsePolicy(&r, rules); msg != "" {
 		return nil, msg
 	}
 	return &Policy{
 		Name: string(words[0]), Kind: r.Kind, Limits: limits(&r), Param: r.Param, Manner: r.Manner,
-		Shards: r.Shards, Fail: r.Fail, Shadow: r.Shadow, Order: order,
+		Shards: r.Shards, Fail: r.Fail, Shadow: r.Shadow, IPv6: ipv6, Order: order,
 	}, ""
 }
 
-// parseOrder parses the option ORDER, which only policies have. It returns the words without it, and an error reply
-// or "". No other word of a policy can be ORDER.
-func parseOrder(words [][]byte) (order []int, rest [][]byte, msg string) {
-	i := slices.IndexFunc(words, func(w []byte) bool { return word.Is(w, orderWord) })
+// cutOption returns the value of an option that only policies have, nil if it is not given, and the words without the
+// option; and an error reply or "". No other word of a policy can be such an option.
+func cutOption(words [][]byte, name string) (value []byte, rest [][]byte, msg string) {
+	i := slices.IndexFunc(words, func(w []byte) bool { return word.Is(w, name) })
 	switch {
 	case i < 0:
 		return nil, words, ""
 	case i == len(words)-1:
-		return nil, nil, reply.OptionWithoutValue(orderWord)
+		return nil, nil, reply.OptionWithoutValue(name)
 	}
-	for n := range strings.SplitSeq(string(words[i+1]), ",") {
+	return words[i+1], slices.Concat(words[:i], words[i+2:]), ""
+}
+
+// parseOrder parses the option ORDER. It returns the words without it, and an error reply or "".
+func parseOrder(words [][]byte) (order []int, rest [][]byte, msg string) {
+	value, rest, msg := cutOption(words, orderWord)
+	if value == nil {
+		return nil, rest, msg
+	}
+	for n := range strings.SplitSeq(string(value), ",") {
 		at, ok := word.Integer([]byte(n))
 		if !ok || at < 1 || at > MaxValues || slices.Contains(order, int(at-1)) {
-			return nil, nil, errOrder + "; it was " + word.Literal(words[i+1])
+			return nil, nil, errOrder + "; it was " + word.Literal(value)
 		}
 		order = append(order, int(at-1))
 	}
 	if slices.Max(order) >= len(order) {
-		return nil, nil, errOrder + "; it was " + word.Literal(words[i+1])
+		return nil, nil, errOrder + "; it was " + word.Literal(value)
 	}
 	if slices.IsSorted(order) {
 		order = nil
 	}
-	return order, slices.Concat(words[:i], words[i+2:]), ""
+	return order, rest, ""
+}
+
+// parseIPv6 parses the option IPV6. It returns the words without it, and an error reply or "".
+func parseIPv6(words [][]byte) (bits int, rest [][]byte, msg string) {
+	value, rest, msg := cutOption(words, ipv6Word)
+	if value == nil {
+		return 0, rest, msg
+	}
+	n, ok := word.Integer(value)
+	if !ok || n < 1 || n > 128 {
+		return 0, nil, errIPv6 + "; it was " + word.Literal(value)
+	}
+	return int(n), rest, ""
 }
 
 // parseOverride parses an override of p from its pattern on. It returns an error reply, or "".
@@ -128,7 +159,7 @@ func parseOverride(p *Policy, words [][]byte) (o Override, msg string) {
 // refuses patterns that look as if they matched more than they do.
 func CheckPattern(name string, pattern []byte) string {
 	star := bytes.IndexByte(pattern, '*')
-	_, notNetwork := netip.ParsePrefix(string(pattern))
+	_, written, network := parseNetwork(pattern)
 	switch n := len(name) + 1 + len(pattern); {
 	case len(pattern) == 0 || star >= 0 && star < len(pattern)-1:
 		return errPattern + "; it was " + word.Literal(pattern)
@@ -136,8 +167,8 @@ func CheckPattern(name string, pattern []byte) string {
 		return reply.ErrKey + "; with the policy's name the pattern had " + strconv.Itoa(n)
 	case bytes.ContainsAny(pattern, "?["):
 		return errPattern + ", without ? and [; it was " + word.Literal(pattern)
-	case notNetwork == nil:
-		return errPattern + ", and cannot be a network; it was " + word.Literal(pattern)
+	case network && written != string(pattern):
+		return "ERR pattern is a network that is written as " + written + "; it was " + word.Literal(pattern)
 	}
 	return ""
 }
@@ -191,6 +222,9 @@ func (p *Policy) Words() []string {
 	}
 	if p.Shadow {
 		words = append(words, "SHADOW")
+	}
+	if p.IPv6 > 0 {
+		words = append(words, ipv6Word, strconv.Itoa(p.IPv6))
 	}
 	if p.Order != nil {
 		places := make([]string, len(p.Order))

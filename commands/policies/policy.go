@@ -39,7 +39,8 @@ var (
 var shown = "Map (flat in RESP2): name; algorithm: " + strings.ToLower(ratelimit.Algorithms()) + "; limits, an array " +
 	"of maps of limit and window-ms, or of limit, calendar (such as month) and tz; buckets, or refill if the " +
 	"algorithm is bucket; strict, 0 or 1; " +
-	"shards, 0 if not given; fail, `default` if not given; shadow, 0 or 1; order, an array of integers; overrides, " +
+	"shards, 0 if not given; fail, `default` if not given; shadow, 0 or 1; ipv6, 0 if not given; order, an " +
+	"array of integers; overrides, " +
 	"an array of maps of pattern " +
 	"and limits, or of pattern and access, which is `unlimited` " +
 	"or `blocked`; source, `configuration` or `runtime`; version, the number of changes by RL.POLICY so far, or 0 if " +
@@ -48,13 +49,18 @@ var shown = "Map (flat in RESP2): name; algorithm: " + strings.ToLower(ratelimit
 var (
 	nameArg    = table.Arg{Name: "name", Type: "string", About: "1 to 64 letters, digits, `_`, `.` and `-`"}
 	patternArg = table.Arg{Name: "pattern", Type: "string",
-		About: "a key, or a key prefix followed by `*`. It has no other `*`, no `?` and no `[`, and is no network. " +
-			"The override of a key itself wins over those of prefixes, and a longer prefix over a shorter one"}
+		About: "a key, a key prefix followed by `*`, or a network such as `10.0.0.0/8`. It has no other `*`, no `?` " +
+			"and no `[`. The override of a key itself wins over those of networks, these win over prefixes, and a " +
+			"longer network or prefix over a shorter one"}
 )
 
 var orderArg = table.Arg{Name: "places", Type: "string", Token: "ORDER", Optional: true,
 	About: "how Envoy's descriptors become keys: the numbers of their values, in the order in which they are joined, " +
 		"such as 2,1; without it as they come"}
+
+var ipv6Arg = table.Arg{Name: "bits", Type: "integer", Token: "IPV6", Optional: true,
+	About: "keys that are IPv6 addresses count by their network of so many bits, 1 to 128, and IPv4 addresses in " +
+		"IPv6 form as IPv4; without it keys count as they are written"}
 
 // Row returns RL.POLICY.
 func Row(c Config) table.Row {
@@ -107,7 +113,7 @@ func Row(c Config) table.Row {
 		Name: "rl.policy|set", Arity: -6, Flags: changing, AllKeys: true, Since: "0.1.0",
 		Complexity: "O(N) with N the size of all policies",
 		Summary:    "Adds a policy, or replaces one and keeps its overrides",
-		Args:       append(append([]table.Arg{nameArg}, ratelimit.PolicyArgs()...), orderArg),
+		Args:       append(append([]table.Arg{nameArg}, ratelimit.PolicyArgs()...), ipv6Arg, orderArg),
 		Replies: "Map (flat in RESP2): version, the number of changes by RL.POLICY so far; new-windows, an array of " +
 			"those windows, in ms or as a word such as month, that begin to count at 0 because the policy did not " +
 			"have them " +
@@ -257,7 +263,7 @@ func (c *Config) list(w reply.Writer, _ [][]byte) string {
 
 // show writes a policy as RL.POLICY GET replies it.
 func show(w reply.Writer, p *policy.Policy) {
-	w.Map(12)
+	w.Map(13)
 	w.Field("name", p.Name)
 	w.Field("algorithm", strings.ToLower(ratelimit.Algorithm(p.Kind)))
 	w.Text("limits")
@@ -267,6 +273,7 @@ func show(w reply.Writer, p *policy.Policy) {
 	number(w, "shards", int64(p.Shards))
 	w.Field("fail", p.Fail.String())
 	number(w, "shadow", bit(p.Shadow))
+	number(w, "ipv6", int64(p.IPv6))
 	w.Text("order")
 	w.Array(len(p.Order))
 	for _, at := range p.Order {

@@ -126,7 +126,7 @@ func (g *grammar) join(args [][]byte, requests []engine.Request) string {
 	}
 	for i := range requests {
 		for j := range i {
-			if g.same(args, at[i], at[j]) {
+			if g.same(args, at[i], at[j]) || bytes.Equal(requests[i].Key, requests[j].Key) {
 				return sameKey(g.keys.Key(nil, args, at[i]))
 			}
 		}

@@ -14,7 +14,7 @@ func Is(b []byte, upper string) bool {
 		return false
 	}
 	for i := range b {
-		if b[i]&^0x20 != upper[i] {
+		if b[i]&^0x20 != upper[i] && b[i] != upper[i] { // the latter for digits
 			return false
 		}
 	}

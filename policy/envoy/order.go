@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rlproxy/rlproxy/commands/word"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/policy"
@@ -284,7 +285,11 @@ func (w *writer) give(c int) *given {
 
 // check returns an error reply if there can be no override with the pattern of c, else "".
 func (w *writer) check(c int) string {
-	return policy.CheckPattern(w.Name, []byte(w.pattern(c, w.order)))
+	pattern := []byte(w.pattern(c, w.order))
+	if policy.IsNetwork(pattern) { // Envoy means this value, and not the addresses in a network
+		return "a network is not a value; it was " + word.Literal(pattern)
+	}
+	return policy.CheckPattern(w.Name, pattern)
 }
 
 // refuse adds a remark that the combination c, since there can be no override, has g instead of what it should have.

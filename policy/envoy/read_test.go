@@ -241,7 +241,7 @@ policy-override d.k.below quota|* 2 1d
 	for _, r := range im.Remarks {
 		remarks = append(remarks, r.String()+": "+r.Text)
 	}
-	const pattern = "pattern must be a key, or a key prefix followed by *, "
+	const pattern = "pattern must be a key, a key prefix followed by *, or a network such as 10.0.0.0/8, "
 	want := []string{
 		"a.yaml:6: the field 'name' has no meaning here, in envoyproxy/ratelimit either",
 		"a.yaml:7: metadata is not carried over: replies have none",
@@ -250,7 +250,7 @@ policy-override d.k.below quota|* 2 1d
 		"a.yaml:17: unit_multiplier is not carried over, nor the limit of k=long: a window has at most 366 days, and 13 times a month is longer",
 		"a.yaml:18: (k) is not carried over completely, because no override can be for k=q?x: " + pattern + "without ? and [; it was 'q?x'",
 		"a.yaml:19: (k) is not carried over completely, because no override can be for k=[2001:db8::1]*: " + pattern + "without ? and [; it was '[2001:db8::1]*'",
-		"a.yaml:20: (k) is not carried over completely, because no override can be for k=10.0.0.0/8: " + pattern + "and cannot be a network; it was '10.0.0.0/8'",
+		"a.yaml:20: (k) is not carried over completely, because no override can be for k=10.0.0.0/8: a network is not a value; it was '10.0.0.0/8'",
 		"a.yaml:21: (k) is not carried over completely, because no override can be for k=",
 		"a.yaml:22: a key with a * is not carried over, nor what is below it: 'k*'",
 	}
