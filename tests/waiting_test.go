@@ -124,6 +124,9 @@ func TestAReleaseThroughAnyProxyLetsTheNextIn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			proxies := startProxies(t, 2, args)
 			here, there := dial(t, proxies[0].addr), dial(t, proxies[1].addr)
+			for _, c := range []*conn{here, there} {
+				eventually(t, "the node's decision", func() bool { return c.decide(t, "RL.SLIDE job 1 1h COST 0").remaining >= 0 })
+			}
 			const clients = 5
 			var waiters []*conn
 			require.Equal(t, int64(1), there.decide(t, "RL.ACQUIRE job 1 ID first TTL 1h").allowed)
