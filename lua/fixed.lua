@@ -30,8 +30,8 @@ function fixed.fields() return form end
 -- begins returns the ms at which the calendar window with a parameter begins.
 function fixed.begins(parameter) return parameter % BEGINS * MINUTE end
 
--- from returns the ms at which the window of a ms begins.
-local function from(st, ms)
+-- beginning returns the ms at which the window of a ms begins.
+local function beginning(st, ms)
   if st.parameter > 1 then return fixed.begins(st.parameter) end
   return ms - ms % st.window
 end
@@ -47,22 +47,22 @@ function fixed.misdated(q, now)
 end
 
 function fixed.usage(st, rec)
-  local begins = from(st, rec.now)
+  local begins = beginning(st, rec.now)
   if st.last < begins or rec.now >= begins + st.window then return 0 end
   return st.used
 end
 
-function fixed.room_at(st, rec) return from(st, rec.now) + st.window end
+function fixed.room_at(st, rec) return beginning(st, rec.now) + st.window end
 
 function fixed.charge(st, rec, _, units) st.used = fixed.usage(st, rec) + units end
 
-function fixed.empty_after(st, ms) return from(st, ms) + st.window end
+function fixed.empty_after(st, ms) return beginning(st, ms) + st.window end
 
 function fixed.empty_at(st) return fixed.empty_after(st, st.last) end
 
 -- late charges units at a ms before the newest charge, or in the same ms.
 function fixed.late(st, _, ms, units)
-  if ms >= from(st, st.last) then st.used = st.used + units end
+  if ms >= beginning(st, st.last) then st.used = st.used + units end
 end
 
 -- append is described in algorithms.lua.

@@ -106,20 +106,20 @@ func TestAnInvalidChangeChangesNothing(t *testing.T) {
 		require.Nil(t, next)
 	}
 	for line, want := range map[string]string{
-		"":                "ERR policy name must be 1 to 64 letters, digits, _, . and -; nothing was given",
-		"web k 5 60":      "ERR no such policy 'web'",
-		"api":             "ERR pattern must be a key, a key prefix followed by *, or a network such as 10.0.0.0/8; nothing was given",
-		"api a*b 5 60":    "ERR pattern must be a key, a key prefix followed by *, or a network such as 10.0.0.0/8; it was 'a*b'",
-		"api [ab]* 5 60":  "ERR pattern must be a key, a key prefix followed by *, or a network such as 10.0.0.0/8, without ? and [; it was '[ab]*'",
-		"api a?c BLOCKED": "ERR pattern must be a key, a key prefix followed by *, or a network such as 10.0.0.0/8, without ? and [; it was 'a?c'",
-		"api ?*? BLOCKED": "ERR pattern must be a key, a key prefix followed by *, or a network such as 10.0.0.0/8; it was '?*?'",
-		"api 10.0.0.1/8 5 60":      "ERR pattern is a network that is written as 10.0.0.0/8; it was '10.0.0.1/8'",
-		"api 2001:DB8::/32 5 60":   "ERR pattern is a network that is written as 2001:db8::/32; it was '2001:DB8::/32'",
+		"":                          "ERR policy name must be 1 to 64 letters, digits, _, . and -; nothing was given",
+		"web k 5 60":                "ERR no such policy 'web'",
+		"api":                       "ERR pattern must be a key, a key prefix followed by *, or a network such as 10.0.0.0/8; nothing was given",
+		"api a*b 5 60":              "ERR pattern must be a key, a key prefix followed by *, or a network such as 10.0.0.0/8; it was 'a*b'",
+		"api [ab]* 5 60":            "ERR pattern must be a key, a key prefix followed by *, or a network such as 10.0.0.0/8, without ? and [; it was '[ab]*'",
+		"api a?c BLOCKED":           "ERR pattern must be a key, a key prefix followed by *, or a network such as 10.0.0.0/8, without ? and [; it was 'a?c'",
+		"api ?*? BLOCKED":           "ERR pattern must be a key, a key prefix followed by *, or a network such as 10.0.0.0/8; it was '?*?'",
+		"api 10.0.0.1/8 5 60":       "ERR pattern is a network that is written as 10.0.0.0/8; it was '10.0.0.1/8'",
+		"api 2001:DB8::/32 5 60":    "ERR pattern is a network that is written as 2001:db8::/32; it was '2001:DB8::/32'",
 		"api ::ffff:a00:0/104 5 60": "ERR pattern is a network that is written as 10.0.0.0/8; it was '::ffff:a00:0/104'",
-		"api k":           "ERR syntax error: an override has limits and windows, or UNLIMITED or BLOCKED",
-		"api k 5 9ms":     "ERR buckets must not exceed the window's milliseconds; buckets was 10, the window 9ms",
-		"api k BLOCKED x": "ERR syntax error: nothing follows UNLIMITED or BLOCKED; it was 'x'",
-		"api k 5 60 x y":  "ERR syntax error: unknown option 'x'; expected another limit",
+		"api k":                     "ERR syntax error: an override has limits and windows, or UNLIMITED or BLOCKED",
+		"api k 5 9ms":               "ERR buckets must not exceed the window's milliseconds; buckets was 10, the window 9ms",
+		"api k BLOCKED x":           "ERR syntax error: nothing follows UNLIMITED or BLOCKED; it was 'x'",
+		"api k 5 60 x y":            "ERR syntax error: unknown option 'x'; expected another limit",
 	} {
 		next, msg := s.WithOverride(args(t, line))
 		require.Equal(t, want, msg, line)

@@ -65,19 +65,19 @@ func (e *Engine) OnFreed(freed func(key []byte)) {
 }
 
 // date gives the calendar windows of requests a date, and reports whether there are any.
-func (e *Engine) date(p *engine.Pipeline) (any bool) {
+func (e *Engine) date(p *engine.Pipeline) (dated bool) {
 	var now int64
 	for i := range p.Requests {
 		r := &p.Requests[i]
 		if r.Kind != limit.Fixed || !r.HasCalendar() {
 			continue
 		}
-		if !any {
-			any, now = true, e.Now().UnixMilli()+e.ahead.Load()
+		if !dated {
+			dated, now = true, e.Now().UnixMilli()+e.ahead.Load()
 		}
 		r.Date(now)
 	}
-	return any
+	return dated
 }
 
 // redo asks again what was refused for its date. Requests for the same key that come after it were decided before.

@@ -29,8 +29,6 @@ const (
 
 	// mostDays is the most days that a calendar window may have on a node: a year, when a zone steps back by a day.
 	mostDays = 368
-	// longestName bounds a zone's name, in bytes.
-	longestName = 64
 
 	minute = 60_000
 )
@@ -139,15 +137,15 @@ func (w Window) EndsAt(ms int64) int64 {
 }
 
 // InZone sets the zone of the calendar windows of the spec, which have no date, and reports whether it has any.
-func (s *Spec) InZone(number int64) (any bool) { return inZone(s.Limits(), number) }
+func (s *Spec) InZone(number int64) bool { return inZone(s.Limits(), number) }
 
-func inZone(ws []Window, number int64) (any bool) {
+func inZone(ws []Window, number int64) (found bool) {
 	for i := range ws {
 		if w := &ws[i]; w.Length >= calendarBit {
-			w.Length, any = w.Length&^(1023<<zoneShift)|number<<zoneShift, true
+			w.Length, found = w.Length&^(1023<<zoneShift)|number<<zoneShift, true
 		}
 	}
-	return any
+	return found
 }
 
 // InZoneOf returns the windows with the calendar ones in the zone of those of others, or of UTC without any.

@@ -223,9 +223,8 @@ func decodeSpec(text string, r *engine.Request) (limit.Spec, error) {
 		Param: in.uint(5)} // #nosec G115 -- one byte
 	sane := true
 	for in.s != "" && !in.bad && s.N < limit.MaxWindows {
-		fits := false
-		s.Windows[s.N], fits = in.window(&s)
-		sane = sane && fits
+		w, fits := in.window(&s)
+		s.Windows[s.N], sane = w, sane && fits
 		s.N++
 	}
 	if err := in.end(); err != nil {
