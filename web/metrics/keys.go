@@ -15,7 +15,7 @@ const (
 	// minRate is the lowest rate of decisions per second at which a key has a series, so that
 	// rarely used keys do not make series that soon end.
 	minRate = 0.5
-	// maxLabel is the most bytes of a key in a label.
+	// maxLabel is the most bytes of a text in a label.
 	maxLabel = 100
 )
 
@@ -35,18 +35,22 @@ func (c *Config) collectKeys(to chan<- prometheus.Metric) {
 	}
 }
 
-// keyLabel returns a key as the value of a label, which must be UTF-8. If it is cut or changed, the
-// label ends with ~ and a hash of the key, so that labels of different keys differ.
-func keyLabel(key []byte) string {
-	label := string(key)
-	if len(label) > maxLabel {
+// bounded returns a text as the value of a label, which must be UTF-8, cut off if it is long.
+func bounded(text string) string {
+	if len(text) > maxLabel {
 		end := maxLabel
-		for end > maxLabel-utf8.UTFMax && !utf8.RuneStart(label[end]) {
+		for end > maxLabel-utf8.UTFMax && !utf8.RuneStart(text[end]) {
 			end--
 		}
-		label = label[:end]
+		text = text[:end]
 	}
-	label = strings.ToValidUTF8(label, "\uFFFD")
+	return strings.ToValidUTF8(text, "\uFFFD")
+}
+
+// keyLabel returns a key as the value of a label. If it is cut or changed, the label ends with ~ and a hash of the key,
+// so that labels of different keys differ.
+func keyLabel(key []byte) string {
+	label := bounded(string(key))
 	if label == string(key) {
 		return label
 	}

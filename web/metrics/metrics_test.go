@@ -151,7 +151,7 @@ func TestEachNodeHasItsOwnSeries(t *testing.T) {
 			Failures:    []engine.Failures{{Kind: "timeout", Count: 8}},
 			FailAnswers: [engine.FailPolicies]int64{engine.FailOpen: 4},
 		}},
-		{Name: "a:1/1", State: "refuses", Facts: &engine.NodeFacts{Keys: 3, Memory: 4, MaxMemory: 5, Evicts: true, Saves: "no", LostKeys: 9,
+		{Name: "a:1/1", State: "refuses", Why: "OOM \xff" + strings.Repeat("x", 1000), Facts: &engine.NodeFacts{Keys: 3, Memory: 4, MaxMemory: 5, Evicts: true, Saves: "no", LostKeys: 9,
 			Latency: time.Millisecond, Offset: -2 * time.Second, ClockOff: true}}, // another database of the same server
 		{Name: "b:1/main/0", State: "down"}, // its address is unknown
 		{Name: "b:1/main/0", State: "down"}, // a duplicate must not break the other series
@@ -160,7 +160,8 @@ func TestEachNodeHasItsOwnSeries(t *testing.T) {
 	text := scrape(t, c, false)
 	for _, line := range []string{
 		`node_up{node="a:1/0"} 1`, `node_up{node="a:1/1"} 1`, `node_up{node="b:1/main/0"} 0`, `node_up{node="c:1"} 1`,
-		`node_refuses{node="a:1/0"} 0`, `node_refuses{node="a:1/1"} 1`,
+		`node_refuses{node="a:1/0"} 0`, `node_refuses{node="a:1/1"} 1`, `node_trouble_info{node="a:1/0",why=""} 0`,
+		"node_trouble_info{node=\"a:1/1\",why=\"OOM \uFFFD" + strings.Repeat("x", maxLabel-5) + `"} 1`,
 		`node_keys{node="a:1/1"} 3`, `node_memory_used_bytes{node="a:1/1"} 4`, `node_memory_max_bytes{node="a:1/1"} 5`,
 		`node_evicts{node="a:1/1"} 1`, `node_saves_nothing{node="a:1/1"} 1`, `node_lost_keys_total{node="a:1/1"} 9`,
 		`node_latency_seconds{node="a:1/1"} 0.001`, `node_clock_offset_seconds{node="a:1/1"} -2`, `node_clock_off{node="a:1/1"} 1`,

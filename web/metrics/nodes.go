@@ -12,6 +12,8 @@ var (
 	nodeRefuses = gauge("node_refuses",
 		"1 while the node is up but refused the last call, for example because it lacks memory or permissions, else "+
 			"0.", "node")
+	nodeTrouble = gauge("node_trouble_info",
+		"1 while the node is not up or refuses, with the reason, which has the node's last error, else 0.", "node", "why")
 	nodeLatency = gauge("node_latency_seconds",
 		"How long the node took to say what it says of itself, which it is asked every 10 seconds.", "node")
 	nodeOffset = gauge("node_clock_offset_seconds",
@@ -66,6 +68,7 @@ func collectNode(to chan<- prometheus.Metric, n *engine.NodeInfo) {
 	label := n.Name
 	nodeUp.send(to, oneIf(n.State != "down"), label)
 	nodeRefuses.send(to, oneIf(n.State == "refuses"), label)
+	nodeTrouble.send(to, oneIf(n.Why != ""), label, bounded(n.Why))
 	if f := n.Facts; f != nil {
 		nodeLatency.send(to, f.Latency.Seconds(), label)
 		nodeOffset.send(to, f.Offset.Seconds(), label)
