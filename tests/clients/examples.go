@@ -54,6 +54,10 @@ var examples = []example{
 	{"Python, tokens", "examples/python/gateway.py", []string{python, "examples/python/gateway.py"}, byPolicy, "", reservesTokens},
 	{"Node, tokens", "examples/node/gateway.mjs", []string{"node", "examples/node/gateway.mjs"}, byPolicy, "", reservesTokens},
 	{"Python, jobs", "examples/python/worker.py", []string{python, "examples/python/worker.py"}, "", "", sharesSlots},
+	{"Python, crawler", "examples/python/crawler.py", []string{python, "examples/python/crawler.py"}, "", "", pacesItself(paced{
+		line: "%s/%d", env: []string{"RATE=10"}, command: "RL.BUCKET", rate: 10, burst: 3})},
+	{"Node, job queue", "examples/node/jobs.mjs", []string{"node", "examples/node/jobs.mjs"}, "", "", pacesItself(paced{
+		line: "%d 1", env: []string{"LIMIT=3", "API=%s"}, command: "RL.SLIDE", rate: 3, burst: 3})},
 	{"Node, checkout", "examples/node/checkout.mjs", []string{"node", "examples/node/checkout.mjs"}, "", "", asksAllAtOnce},
 }
 
