@@ -297,3 +297,35 @@ func TestWaitersOfTwoProxiesKeepALimit(t *testing.T) {
 		})
 	}
 }
+
+// TestWaitersTakeLittleMemory has as many clients wait as may.
+func TestWaitersTakeLittleMemory(t *testing.T) {
+	p := startProxy(t, append(backends(startNode(t)), "--maxclients", "12000")...)
+	c := dial(t, p.addr)
+	const keys, mostKB = 10, 12 // for each that waits
+	for i := range keys {
+		require.Equal(t, int64(1), c.decide(t, fmt.Sprintf("RL.ACQUIRE slots:%d 1 ID first TTL 1h", i)).allowed)
+	}
+	var waiters []*conn
+	more := func(clients int) {
+		for range clients {
+			w := dial(t, p.addr)
+			begin(t, w, fmt.Sprintf("RL.ACQUIRE slots:%d 1 ID %d TTL 1h BLOCK 3600000", len(waiters)%keys, len(waiters)))
+			waiters = append(waiters, w)
+		}
+		wait(t, c, int64(len(waiters)))
+	}
+	more(times(500)) // from now on, the process has the memory that it needs in any case
+	before := memoryKB(t, p.Cmd.Process.Pid, "VmRSS")
+	more(times(9500))
+	each := float64(memoryKB(t, p.Cmd.Process.Pid, "VmRSS")-before) / float64(times(9500))
+	t.Logf("%.1f KB for each that waits", each)
+	if !raceEnabled {
+		require.LessOrEqual(t, each, float64(mostKB))
+		require.Equal(t, errReply("ERR too many clients wait"), c.do(t, "RL.ACQUIRE", "slots:0", 1, "ID", "more", "TTL", "1h", "BLOCK", 1000))
+	}
+	require.Equal(t, int64(1), c.do(t, "RL.RELEASE", "slots:0", "first"))
+	require.Equal(t, int64(1), finish(t, waiters[0]).allowed)
+	wait(t, c, int64(len(waiters)-1))
+	p.stop(t)
+}

@@ -283,3 +283,40 @@ func TestAReleaseLetsTheFirstInAtOnce(t *testing.T) {
 		require.False(t, gone.answer.Allowed)
 	})
 }
+
+// As many wait as may, for one key and in all.
+func TestSoManyMayWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.Room.Close()
+		denied := engine.Result{Decision: limit.Decision{Limit: 1, RetryAfter: 3_600_000}} // nobody is asked before
+		var all []*Waiter
+		joins := func(key string) bool {
+			r := conformance.Slide(key, 1, 3_600_000, 1)
+			r.Block = 7_200_000
+			x := &Waiter{Request: r, Came: time.Now(), Gone: func() bool { return false }, Wake: func() {}}
+			if !w.Join(x, &denied) {
+				return false
+			}
+			all = append(all, x)
+			return true
+		}
+		for i := range maxAll / maxLine {
+			require.True(t, conformance.Ask(w.Engine, conformance.Slide(fmt.Sprint(i), 1, 3_600_000, 1)).Allowed)
+		}
+		for i := range maxAll {
+			require.True(t, joins(fmt.Sprint(i/maxLine)))
+		}
+		require.False(t, joins("another"), "all places are taken")
+		for _, x := range all[maxAll-maxLine:] {
+			require.False(t, w.Leave(x).Allowed)
+		}
+		require.True(t, joins("another"))
+		require.False(t, joins("0"), "all places of the key are taken")
+		require.Equal(t, maxAll-maxLine+1, w.Len())
+		for _, x := range append(all[:maxAll-maxLine:maxAll-maxLine], all[maxAll]) {
+			w.Leave(x)
+		}
+		require.Zero(t, w.Len())
+	})
+}
