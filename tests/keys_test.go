@@ -73,6 +73,7 @@ func TestKeysWithStateAreListedAndReset(t *testing.T) {
 	wherever(t, func(t *testing.T, p *proxy, nodes []*redistest.Server) {
 		c := p.ready(t)
 		require.Equal(t, status("OK"), c.do(t, "AUTH", "boss", "any"))
+		eventually(t, "the node's decision", func() bool { return c.decide(t, "RL.SLIDE user:0 5 1h COST 0").remaining >= 0 })
 		want := []string{}
 		for i := range 40 {
 			c.decide(t, fmt.Sprintf("RL.SLIDE user:%d 5 1h", i))

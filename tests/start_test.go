@@ -54,7 +54,7 @@ func TestConfigurationErrorsAreOneSentence(t *testing.T) {
 		{"requirepass \"open\n", `a.conf:1: unbalanced quotes`},
 		{"backend memcached://user:hush@h\n", `a.conf:1: backend must be a URL such as redis://127.0.0.1:6379`},
 		{"backend redis://h:1\nbackend redis://H:1/0\n", `listed twice`},
-		{"policy api SLIDE 5 60\npolicy-override api a*b 1 60\n", `a.conf:2: policy-override: pattern must be a key, or a key prefix followed by *; it was 'a*b'`},
+		{"policy api SLIDE 5 60\npolicy-override api a*b 1 60\n", `a.conf:2: policy-override: pattern must be a key, a key prefix followed by *, or a network such as 10.0.0.0/8; it was 'a*b'`},
 		{"policy-override api a 1 60\npolicy api SLIDE 5 60\n", `a.conf:1: policy-override: no such policy 'api' in the preceding lines`},
 	} {
 		path := write(t, "a.conf", c.content)
