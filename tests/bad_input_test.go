@@ -130,6 +130,13 @@ var badInput = []struct {
 	{"RL.SETTLE k a 1000000000001", errCost},
 	{"RL.SETTLE k " + id65 + " 1", errID},
 
+	{"RL.SLIDE k 10 60 BLOCK 0", "ERR block must be an integer between 1 and 3600000; it was '0'"},
+	{"RL.SLIDE k 10 60 BLOCK 10 AND k 10 60", "ERR BLOCK and AND exclude each other"},
+	{"RL.ACQUIRE k 10 ID a BLOCK -1", "ERR block must be an integer between 1 and 3600000; it was '-1'"},
+	{"RL.FIXED k 10 day TZ Nowhere", "ERR TZ must be a time zone of the IANA database"},
+	{"RL.FIXED k 10 60 TZ UTC", "ERR TZ needs a window that is a day, a week, a month or a year; it was 'UTC'"},
+	{"RL.FIXED k 10 fortnight", "ERR invalid window"},
+
 	{"RL.ACQUIRE k 10 ID", wrongArity("rl.acquire")},
 	{"RL.ACQUIRE k 10 COST 1", errSyntax},
 	{"RL.ACQUIRE k 0 ID a", errSlots},

@@ -268,6 +268,8 @@ const settingsNotes = `
 - **Several proxies.** None of these clients has a list of equal servers. Have a client for each proxy: ask the first, and if that fails, the next with the same ONCE
   id; proxies of the same nodes know each other's ids. Or put a TCP balancer or a Kubernetes Service before them. It balances connections, not
   requests: a client keeps its connection, so a new proxy gets no load until clients connect again.
+- **BLOCK**: a request that [waits](limits.md#waiting) gets its reply late. Give it a connection of its own, with a timeout longer than BLOCK. A client that gives up earlier and
+  closes the connection is not charged; one that keeps it open, as ioredis and node-redis do, is charged for what it no longer waits for.
 - **node-redis**: ` + "`commandOptions.timeout`" + ` ends when a command is written, so it does not bound the wait for a reply. ` + "`socket.socketTimeout`" + ` does, but also
   closes each connection that has been silent for that time.
 - **Lettuce**: do not turn off autoReconnect to avoid the second request, as older advice has it. replayFilter does that, and the connection comes back.
