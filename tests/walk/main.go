@@ -28,8 +28,8 @@ import (
 // Bounds of the engine's part of the walk, from Engine.Do to the decision. The wire to
 // the client, the commands, and the connection to the node are only counted.
 const (
-	maxFunctions = 49
-	maxFiles     = 20
+	maxFunctions = 52
+	maxFiles     = 22
 )
 
 func main() {
