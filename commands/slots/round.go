@@ -60,7 +60,7 @@ func (k *Keeper) round() {
 	var release []*lease
 	k.mu.Lock()
 	for len(renew)+len(release) < maxRound {
-		l := k.due.next(now)
+		l := k.next(now)
 		switch {
 		case l == nil:
 		case l.owner != nil:
@@ -79,6 +79,16 @@ func (k *Keeper) round() {
 	k.mu.Unlock()
 	k.guarded(func() { k.free(&k.pipe, release, freed) })
 	k.guarded(func() { k.renew(renew, now) })
+}
+
+// next takes the next lease that is due at now out of due, and returns it; nil if none is. k.mu is held.
+func (k *Keeper) next(now int64) *lease {
+	if len(k.due) == 0 || k.due[0].at > now {
+		return nil
+	}
+	l := k.due[0]
+	k.due.Remove(l)
+	return l
 }
 
 // last releases all leases of closed connections, whenever they are due.
@@ -145,7 +155,7 @@ func (k *Keeper) renew(renewals []renewal, now int64) {
 // that is under way, may have been decided after it, so the lease may be held even if it had ended. k.mu is held.
 func (k *Keeper) renewed(l *lease, n renewal, res *engine.Result, sent int64) {
 	switch {
-	case l.index >= 0 || l.claims > 0 || res.Err == nil && res.Renewed:
+	case l.InHeap() || l.claims > 0 || res.Err == nil && res.Renewed:
 		k.lasts(l, sent, n.ttl)
 	case res.Err != nil && l.end > k.now():
 		k.plan(l, k.now()+min(retryAfter, max(n.ttl/12, 1)))
@@ -160,7 +170,7 @@ func (k *Keeper) begin(leases []*lease) (freed chan struct{}) {
 	freed = make(chan struct{})
 	for _, l := range leases {
 		l.disown()
-		k.due.remove(l)
+		k.due.Remove(l)
 		l.freed, l.held, l.claims = freed, false, 0
 	}
 	return freed

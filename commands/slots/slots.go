@@ -10,8 +10,7 @@
 // which. So a client that has reconnected and acquired its lease again keeps it when rlproxy notices that
 // its old connection is closed.
 //
-// Reading order: slots.go (this file), conn.go (what a session does), round.go (what the goroutine does),
-// due.go (the order in which leases are due).
+// Reading order: slots.go (this file), conn.go (what a session does), round.go (what the goroutine does).
 package slots
 
 import (
@@ -22,6 +21,7 @@ import (
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/internal/due"
 )
 
 // MaxConn is the most leases that are tied to one connection.
@@ -63,7 +63,7 @@ type Keeper struct {
 
 	mu     sync.Mutex
 	leases map[leaseName]*lease // guarded by mu, as is all of a lease
-	due    due                  // leases to be renewed or released; guarded by mu
+	due    due.Heap[*lease]     // leases to be renewed or released; guarded by mu
 }
 
 // leaseName identifies a lease.
@@ -75,12 +75,13 @@ type leaseName struct {
 // lease is a lease that is tied to a connection, is about to be, or was until the connection closed.
 type lease struct {
 	leaseName
+	due.Place // in Keeper.due
+
 	owner *Conn // nil: the connection is closed, and the lease is to be released
 
-	at    int64 // when it is due to be renewed or released, in ms of Keeper.now
-	index int   // index in Keeper.due; -1: not in it
-	ttl   int64 // ms
-	end   int64 // ms of Keeper.now at which it expires unless it is renewed
+	at  int64 // when it is due to be renewed or released, in ms of Keeper.now
+	ttl int64 // ms
+	end int64 // ms of Keeper.now at which it expires unless it is renewed
 
 	held   bool          // RL.ACQUIRE was answered, and held it
 	kept   bool          // a release was not answered, so it may still be held
@@ -130,7 +131,7 @@ func (k *Keeper) now() int64 { return k.cfg.Now().Sub(k.started).Milliseconds() 
 
 // add adds a lease of c, whose memory is reserved. k.mu is held.
 func (k *Keeper) add(n leaseName, c *Conn) *lease {
-	l := &lease{leaseName: n, index: -1}
+	l := &lease{leaseName: n}
 	k.leases[n] = l
 	k.tied.Add(1)
 	c.own(l)
@@ -141,16 +142,18 @@ func (k *Keeper) add(n leaseName, c *Conn) *lease {
 func (k *Keeper) remove(l *lease) {
 	delete(k.leases, l.leaseName)
 	k.tied.Add(-1)
-	k.due.remove(l)
+	k.due.Remove(l)
 	l.disown()
 	k.cfg.Reserve(-size(l.key))
 }
 
+// Before reports whether a lease is due before another one.
+func (l *lease) Before(other *lease) bool { return l.at < other.at }
+
 // plan schedules the renewal or release of a lease. k.mu is held.
 func (k *Keeper) plan(l *lease, at int64) {
 	l.at = at
-	k.due.put(l)
-	if l.index == 0 { // it is the next
+	if k.due.Put(l) { // it is the next
 		select {
 		case k.wake <- struct{}{}:
 		default: // the goroutine will look in any case
@@ -162,7 +165,7 @@ func (k *Keeper) plan(l *lease, at int64) {
 // decides last is not known, so each of them may bring the next renewal forward, and none puts it off. k.mu is held.
 func (k *Keeper) lasts(l *lease, since, ttl int64) {
 	l.end = max(l.end, ends(since, ttl))
-	if at := renewAt(since, ttl); l.owner != nil && (l.index < 0 || at < l.at) {
+	if at := renewAt(since, ttl); l.owner != nil && (!l.InHeap() || at < l.at) {
 		k.plan(l, at)
 	}
 }

@@ -6,11 +6,14 @@ import (
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/internal/due"
 )
 
 // line is those who wait for one key. Its methods do no I/O and read no clock.
 type line struct {
 	lineName
+	due.Place // in Room.due
+
 	waiters []*Waiter // in the order in which they came
 	asked   *question // under way; nil: none is
 	due     time.Time // when the first is to be asked
@@ -23,9 +26,11 @@ type line struct {
 	// room is how many units were left when a request with the spec of was admitted; 0: unknown.
 	room int64
 
-	at    time.Time // when something is to be done
-	index int       // index in Room.due; -1: not in it
+	at time.Time // when something is to be done
 }
+
+// Before reports whether something is to be done earlier than in another line.
+func (l *line) Before(other *line) bool { return l.at.Before(other.at) }
 
 // InVain reports whether a denial says that a request that came at some time cannot be admitted within its time. It is
 // not known when somebody releases slots.

@@ -8,8 +8,7 @@
 // A request that waits is charged only if its client is still there when the node has admitted it: see
 // engine.Request.Confirm. There is one goroutine for all lines, and none for each that waits.
 //
-// Reading order: waiting.go (this file), line.go (one line), ask.go (questions to the engine), due.go (the order in
-// which lines are due).
+// Reading order: waiting.go (this file), line.go (one line), ask.go (questions to the engine).
 package waiting
 
 import (
@@ -19,6 +18,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/internal/due"
 )
 
 // The most requests that wait for one key, and in all.
@@ -64,7 +64,7 @@ type Room struct {
 
 	mu    sync.Mutex         // not held while the engine is called
 	lines map[lineName]*line // guarded by mu, as is all of a line
-	due   due                // lines by when something is to be done; guarded by mu
+	due   due.Heap[*line]    // lines by when something is to be done; guarded by mu
 	done  []*Waiter          // who has an answer, and is to be woken by whoever unlocks mu; guarded by mu
 }
 
@@ -131,7 +131,7 @@ func (r *Room) Join(w *Waiter, denied *engine.Result) bool {
 		return false
 	}
 	if l == nil {
-		l = &line{lineName: n, index: -1, due: now}
+		l = &line{lineName: n, due: now}
 		r.lines[n] = l
 	}
 	if first := l.add(w); first && denied != nil {
@@ -226,15 +226,14 @@ func (r *Room) plan(l *line) {
 		if l.asked == nil { // else its answer comes here, too
 			delete(r.lines, l.lineName)
 		}
-		r.due.remove(l)
+		r.due.Remove(l)
 		return
 	}
 	if l.at = l.next(); l.at.IsZero() {
-		r.due.remove(l) // all are asked
+		r.due.Remove(l) // all are asked
 		return
 	}
-	r.due.put(l)
-	if l.index == 0 { // it is the next
+	if r.due.Put(l) { // it is the next
 		select {
 		case r.kick <- struct{}{}:
 		default: // the goroutine will look in any case
