@@ -111,14 +111,15 @@ func (c *Conn) Done(requests []engine.Request, results []engine.Result, tied boo
 }
 
 // acquired records the answer to an RL.ACQUIRE. A lease that a FAIL policy allowed may be held: the
-// first renewal shows that. One that it denied stays as it was. k.mu is held.
+// first renewal shows that. One that it denied stays as it was, and so does one that was waited for (BLOCK) in vain:
+// perhaps the engine was not asked for it. k.mu is held.
 func (k *Keeper) acquired(l *lease, r *engine.Request, res *engine.Result) {
 	l.claims--
 	switch {
 	case res.Err == nil && res.Allowed:
 		l.held, l.kept, l.ttl = true, false, r.Hold.TTL
 		k.lasts(l, k.now(), r.Hold.TTL)
-	case res.Err == nil && res.Fail == engine.FailDefault:
+	case res.Err == nil && res.Fail == engine.FailDefault && r.Block == 0:
 		l.held, l.kept = false, false // it had expired, and too few slots were free
 	}
 	switch {

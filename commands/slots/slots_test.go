@@ -97,6 +97,24 @@ func TestALeaseThatHasEndedIsForgottenAndNotRevived(t *testing.T) {
 	require.Equal(t, "slot_leases_lost 1", w.Stats()[1].Name+" "+w.Stats()[1].String())
 }
 
+// Others wait for the key, so the client, which acquires its lease again, waits behind them. The engine is not asked.
+func TestALeaseStaysTiedIfItWasAskedForAgainAndWaitedInVain(t *testing.T) {
+	w := newWorld(t)
+	c := w.Conn()
+	w.acquire(&c, "a", true)
+	for _, id := range []string{"a", "b"} {
+		p := request(engine.OpDecide, id)
+		p.Requests[0].Block = 1000
+		require.Empty(t, c.Claim(&p.Requests[0], true))
+		c.Done(p.Requests, make([]engine.Result, 1), true)
+		require.EqualValues(t, 1, w.tied.Load(), "a is tied, and b was never held")
+	}
+	w.pass(4000)
+	w.eventually(func() bool { w.mu.Lock(); defer w.mu.Unlock(); return len(w.renewals) == 1 }, "it is renewed")
+	c.Release()
+	require.False(t, w.lives("a"))
+}
+
 func TestRenewalsAreTriedAgainWhileANodeIsAway(t *testing.T) {
 	w := newWorld(t)
 	c := w.Conn()
