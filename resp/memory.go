@@ -36,7 +36,7 @@ func (s *Session) reserve(delta int) bool {
 	if !s.srv.cfg.Memory.Reserve(int64(delta)) {
 		return false
 	}
-	s.held.Add(int64(delta))
+	s.reserved.Add(int64(delta))
 	return true
 }
 
@@ -61,7 +61,7 @@ func (s *Session) Holdings() Holdings {
 	return Holdings{
 		Unread: received + unread, Free: max(size-unread, 0), Unsent: written + unsent,
 		// What buffers have beyond baseBuffer is reserved.
-		Total: received + written + s.held.Load() + min(size, baseBuffer) + min(unsent, baseBuffer),
+		Total: received + written + s.reserved.Load() + min(size, baseBuffer) + min(unsent, baseBuffer),
 	}
 }
 

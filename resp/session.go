@@ -80,8 +80,8 @@ type Session struct {
 	failed  error // the error of Flush
 	kept    int   // bytes reserved by Reserve
 
-	held   atomic.Int64 // bytes that are reserved
-	unsent atomic.Int64 // bytes of replies that wait for those in the write under way
+	reserved atomic.Int64 // bytes for this session in Config.Memory
+	unsent   atomic.Int64 // bytes of replies that wait for those in the write under way
 
 	srv    *Server
 	conn   net.Conn // the connection as accepted, a *tls.Conn under TLS
