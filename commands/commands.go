@@ -202,7 +202,7 @@ func (h *Handler) Open(s *resp.Session) {
 	c.user = c.acl.Anonymous()
 	c.finish = s.Finish
 	c.public = &clients.Client{ID: s.ID, Remote: s.Remote, Local: s.Local, Created: s.Created,
-		Memory: func() clients.Memory { return clients.Memory(s.Holdings()) }}
+		Memory: s.Holdings}
 	c.public.See(s.Created)
 	s.Trusted = c.user != nil
 	s.Data = c

@@ -32,7 +32,7 @@ var allowed = map[string][]string{
 	"commands/waiting":   {"engine", "engine/limit", "internal/due"},
 	"commands/stats":     {"commands/reply", "commands/table", "commands/word", "internal/histogram", "internal/named"},
 	"commands/table":     {"commands/acl", "commands/reply", "commands/word", "resp", "internal/glob"},
-	"commands/clients":   {"commands/reply", "commands/word"},
+	"commands/clients":   {"commands/reply", "commands/word", "resp"},
 	"commands/reply":     {"commands/word", "resp"},
 	"commands/word":      {"internal/redisline"},
 

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/rlproxy/rlproxy/resp"
 )
 
 // Client is a connected client as other sessions see it. The exported fields never change.
@@ -21,20 +23,12 @@ type Client struct {
 	Remote  net.Addr
 	Local   net.Addr
 	Created time.Time
-	Memory  func() Memory // what is held for the client now
+	Memory  func() resp.Holdings // what is held for the client now
 
 	seen atomic.Int64 // when the last pipeline arrived, in Unix ms
 
 	mu    sync.Mutex
 	shown Facts // written by Publish; guarded by mu
-}
-
-// Memory are the bytes that are held for a client, also by the system.
-type Memory struct {
-	Unread int64 // qbuf: of commands that have arrived and are not being answered
-	Free   int64 // qbuf-free: that are free in the buffer of an incomplete command
-	Unsent int64 // omem: of replies that the client has not taken
-	Total  int64 // tot-mem
 }
 
 // Facts is what CLIENT LIST shows of a session, except for its addresses and times.
@@ -106,7 +100,7 @@ func (l *List) Len() int {
 
 // Memory returns, for INFO, what is held for all clients together.
 func (l *List) Memory() [][2]string {
-	var sum Memory
+	var sum resp.Holdings
 	for _, c := range l.All() {
 		m := c.Memory()
 		sum.Unread, sum.Unsent, sum.Total = sum.Unread+m.Unread, sum.Unsent+m.Unsent, sum.Total+m.Total

@@ -5,12 +5,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rlproxy/rlproxy/resp"
 	"github.com/stretchr/testify/require"
 )
 
 func TestAppendLineHasEveryFieldOfRedis(t *testing.T) {
 	at := time.Unix(1_000_000, 0)
-	c := &Client{ID: 7, Memory: func() Memory { return Memory{26, 20448, 5, 22_000} }, Remote: &net.UnixAddr{Name: "/run/rlproxy", Net: "unix"}, Local: &net.TCPAddr{IP: net.IPv6loopback, Port: 6380}, Created: at}
+	c := &Client{ID: 7, Memory: func() resp.Holdings { return resp.Holdings{Unread: 26, Free: 20448, Unsent: 5, Total: 22_000} }, Remote: &net.UnixAddr{Name: "/run/rlproxy", Net: "unix"}, Local: &net.TCPAddr{IP: net.IPv6loopback, Port: 6380}, Created: at}
 	c.See(at.Add(2 * time.Second))
 	const held = " qbuf=26 qbuf-free=20448 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=5 tot-mem=22000 events=r"
 	for want, facts := range map[string]Facts{
