@@ -1,28 +1,34 @@
 package policy
 
 import (
-	"slices"
-	"sort"
+	"net/netip"
 	"strings"
+	"unsafe"
 )
 
 // index finds the override of a key: that of the key itself, else that of the longest network that the key is in, else
 // that of its longest prefix.
-//
-// The prefixes are sorted. Of all prefixes, the last one that does not sort after the key has
-// the most leading bytes in common with it. So the longest prefix of the key is this one or
-// one of those that it begins with.
 type index struct {
 	exact    map[string]int32 // override by key; nil if there is none
-	networks networks         // sorted
-	prefixes []prefix         // sorted
+	networks nested[network]
+	prefixes nested[prefix]
 }
 
-// prefix is a pattern that ends in *.
-type prefix struct {
-	text     string // without the *
-	override int32  // index of the override in Policy.Overrides
-	shorter  int32  // index of the longest other prefix that this one begins with; -1: none
+// prefix is a pattern that ends in *, without the *; or a key.
+type prefix string
+
+func (p prefix) compare(o prefix) int { return strings.Compare(string(p), string(o)) }
+
+func (p prefix) length() int { return len(p) }
+
+func (p prefix) common(o prefix) int {
+	n := min(len(p), len(o))
+	for i := range n {
+		if p[i] != o[i] {
+			return i
+		}
+	}
+	return n
 }
 
 // newIndex returns the index of overrides that are sorted by pattern.
@@ -31,7 +37,7 @@ func newIndex(all []Override) index {
 	for i := range all {
 		number := int32(i) // #nosec G115 -- at most MaxOverrides
 		if of, _, is := parseNetwork([]byte(all[i].Pattern)); is {
-			x.networks.add(of, number)
+			x.networks.add(networkOf(of), number)
 			continue
 		}
 		text, ok := strings.CutSuffix(all[i].Pattern, "*")
@@ -42,18 +48,10 @@ func newIndex(all []Override) index {
 			x.exact[text] = number
 			continue
 		}
-		x.prefixes = append(x.prefixes, prefix{text: text, override: number})
+		x.prefixes.add(prefix(text), number)
 	}
 	x.networks.sort()
-	// Sort again without the stars: with them, a\x01* comes before a*.
-	slices.SortFunc(x.prefixes, func(a, b prefix) int { return strings.Compare(a.text, b.text) })
-	for i := range x.prefixes {
-		shorter := int32(i) - 1 // #nosec G115 -- as above
-		for shorter >= 0 && !strings.HasPrefix(x.prefixes[i].text, x.prefixes[shorter].text) {
-			shorter = x.prefixes[shorter].shorter
-		}
-		x.prefixes[i].shorter = shorter
-	}
+	x.prefixes.sort() // without the stars: with them, a\x01* comes before a*
 	return x
 }
 
@@ -62,39 +60,49 @@ func (x *index) find(key []byte) int32 {
 	if i, ok := x.exact[string(key)]; ok {
 		return i
 	}
-	if i := x.networks.find(key); i >= 0 {
-		return i
-	}
-	after := sort.Search(len(x.prefixes), func(i int) bool { return x.prefixes[i].text > string(key) })
-	if after == 0 {
-		return -1
-	}
-	i := int32(after) - 1 // #nosec G115 -- at most MaxOverrides
-	common := commonLength(x.prefixes[i].text, key)
-	for i >= 0 && len(x.prefixes[i].text) > common {
-		i = x.prefixes[i].shorter
-	}
-	if i < 0 {
-		return -1
-	}
-	return x.prefixes[i].override
-}
-
-// commonLength returns the number of leading bytes that a and b have in common.
-func commonLength(a string, b []byte) int {
-	n := min(len(a), len(b))
-	for i := range n {
-		if a[i] != b[i] {
-			return i
+	if len(x.networks) > 0 {
+		if a, ok := address(key); ok {
+			if i := x.findNetwork(netip.PrefixFrom(a, a.BitLen())); i >= 0 {
+				return i
+			}
 		}
 	}
-	return n
+	// The string is valid while key is, and nothing keeps it.
+	return x.findPrefix(unsafe.String(unsafe.SliceData(key), len(key))) // #nosec G103 -- so that no lookup allocates
+}
+
+// findPrefix returns the override of the longest prefix of a text, or -1.
+func (x *index) findPrefix(text string) int32 {
+	if i := x.prefixes.find(prefix(text)); i >= 0 {
+		return x.prefixes[i].override
+	}
+	return -1
+}
+
+// findPattern returns the override of the keys that match a pattern, except for those with a more specific one, or -1.
+func (x *index) findPattern(text string) int32 {
+	if of, _, is := parseNetwork([]byte(text)); is {
+		return x.findNetwork(of)
+	}
+	if text, is := strings.CutSuffix(text, "*"); is {
+		return x.findPrefix(text)
+	}
+	return x.find([]byte(text))
 }
 
 // Override returns the override of a key, or nil. The key is that of RL.CHECK, without the
 // policy's name.
 func (p *Policy) Override(key []byte) *Override {
 	if i := p.index.find(key); i >= 0 {
+		return &p.Overrides[i]
+	}
+	return nil
+}
+
+// OverrideOf returns the override of the keys that match a pattern, except for those with a more specific one; nil if
+// they have none.
+func (p *Policy) OverrideOf(pattern string) *Override {
+	if i := p.index.findPattern(pattern); i >= 0 {
 		return &p.Overrides[i]
 	}
 	return nil

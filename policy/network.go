@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"math/bits"
 	"net/netip"
-	"slices"
-	"sort"
 	"unsafe"
 )
 
@@ -14,79 +12,45 @@ import (
 // in any case, in brackets, with a zone, which does not matter; or IPv4 in IPv6 form, as ::ffff:10.0.0.1. A port is
 // not part of an address.
 
-// network is a pattern that is a network.
+// network is a pattern that is a network, or an address.
 type network struct {
 	high, low uint64 // the address; that of IPv4 in IPv6 form
 	bits      int    // of the prefix; those of IPv4 count from mapped on
-	override  int32  // index of the override in Policy.Overrides
-	shorter   int32  // index of the longest other network that this one is in; -1: none
 }
 
 // mapped is the number of bits before an IPv4 address in IPv6 form.
 const mapped = 96
 
-// networks are sorted by address, and then by bits. As with prefixes, the last one that does not sort after an address
-// has the most leading bits in common with it, so the longest network of the address is this one or one that it is in.
-type networks []network
-
-// add appends a network.
-func (x *networks) add(p netip.Prefix, override int32) {
-	n := network{bits: p.Bits(), override: override}
+// networkOf returns a network.
+func networkOf(p netip.Prefix) network {
+	b := p.Addr().As16()
+	n := network{binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:]), p.Bits()}
 	if p.Addr().Is4() {
 		n.bits += mapped
 	}
-	n.high, n.low = halves(p.Addr())
-	*x = append(*x, n)
+	return n
 }
 
-// sort completes what add has appended.
-func (x networks) sort() {
-	slices.SortFunc(x, func(a, b network) int {
-		return cmp.Or(cmp.Compare(a.high, b.high), cmp.Compare(a.low, b.low), a.bits-b.bits)
-	})
-	for i := range x {
-		shorter := int32(i) - 1 // #nosec G115 -- at most MaxOverrides
-		for shorter >= 0 && common(&x[shorter], x[i].high, x[i].low) < x[shorter].bits {
-			shorter = x[shorter].shorter
-		}
-		x[i].shorter = shorter
+func (n network) compare(o network) int {
+	return cmp.Or(cmp.Compare(n.high, o.high), cmp.Compare(n.low, o.low), n.bits-o.bits)
+}
+
+func (n network) length() int { return n.bits }
+
+func (n network) common(o network) int {
+	if n.high != o.high {
+		return bits.LeadingZeros64(n.high ^ o.high)
 	}
+	return 64 + bits.LeadingZeros64(n.low^o.low)
 }
 
-// find returns the override of the longest network that a key is in, or -1.
-func (x networks) find(key []byte) int32 {
-	if len(x) == 0 {
+// findNetwork returns the override of the longest network that a network or an address is in, or -1.
+func (x *index) findNetwork(of netip.Prefix) int32 {
+	i := x.networks.find(networkOf(of))
+	if i < 0 || of.Addr().Is4() && x.networks[i].pattern.bits < mapped { // a network of IPv6 has no addresses of IPv4
 		return -1
 	}
-	a, ok := address(key)
-	if !ok {
-		return -1
-	}
-	high, low := halves(a)
-	i := int32(sort.Search(len(x), func(i int) bool { // #nosec G115 -- at most MaxOverrides
-		return x[i].high > high || x[i].high == high && x[i].low > low
-	})) - 1
-	for i >= 0 && common(&x[i], high, low) < x[i].bits {
-		i = x[i].shorter
-	}
-	if i < 0 || a.Is4() && x[i].bits < mapped { // a network of IPv6 has no addresses of IPv4
-		return -1
-	}
-	return x[i].override
-}
-
-// halves returns an address in two numbers, that of IPv4 in IPv6 form.
-func halves(a netip.Addr) (high, low uint64) {
-	b := a.As16()
-	return binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])
-}
-
-// common returns how many leading bits a network's address has in common with another one.
-func common(n *network, high, low uint64) int {
-	if n.high != high {
-		return bits.LeadingZeros64(n.high ^ high)
-	}
-	return 64 + bits.LeadingZeros64(n.low^low)
+	return x.networks[i].override
 }
 
 // address returns the address that a key is, without a zone; one of IPv4 in IPv6 form as IPv4.

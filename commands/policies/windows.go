@@ -1,9 +1,7 @@
 package policies
 
 import (
-	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/policy"
@@ -35,26 +33,8 @@ func without(all, old []limit.Window) (lengths []int64) {
 
 // limitsOf returns the limits of the keys that match a pattern, except for keys with a more specific override.
 func limitsOf(p *policy.Policy, pattern string) []limit.Window {
-	key, isPrefix := strings.CutSuffix(pattern, "*")
-	network, err := netip.ParsePrefix(pattern)
-	best, limits := -1, p.Limits
-	for i := range p.Overrides {
-		o := &p.Overrides[i]
-		if o.Pattern == pattern {
-			return o.Limits
-		}
-		prefix, covers := strings.CutSuffix(o.Pattern, "*")
-		bits := len(prefix)
-		if covers = covers && strings.HasPrefix(key, prefix); err == nil {
-			wider, not := netip.ParsePrefix(o.Pattern)
-			bits, covers = wider.Bits(), not == nil && wider.Bits() <= network.Bits() && wider.Contains(network.Addr())
-		}
-		if covers && bits > best {
-			best, limits = bits, o.Limits
-		}
-	}
-	if o := p.Override([]byte(key)); !isPrefix && err != nil && o != nil {
+	if o := p.OverrideOf(pattern); o != nil {
 		return o.Limits
 	}
-	return limits
+	return p.Limits
 }
