@@ -149,9 +149,9 @@ func (c *Config) resetMatch(w reply.Writer, args [][]byte, by table.Caller) stri
 	if msg := checkPattern(args[1]); msg != "" {
 		return msg
 	}
-	sum := int64(0)
-	for cursor := ""; cursor != "0" && !w.Closing(); {
-		keys, next, err := c.visit(max(cursor, "0"), piece, string(args[1]), "rl.resetmatch", by.User)
+	cursor, sum := "0", int64(0)
+	for over := false; !over && !w.Closing(); over = cursor == "0" {
+		keys, next, err := c.visit(cursor, piece, string(args[1]), "rl.resetmatch", by.User)
 		if err != nil {
 			return err.Error()
 		}

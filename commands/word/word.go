@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Is reports whether b is the word upper, in any case. upper consists of the letters A to Z.
+// Is reports whether b is the word upper, in any case. upper consists of the letters A to Z and digits.
 func Is(b []byte, upper string) bool {
 	if len(b) != len(upper) {
 		return false
 	}
 	for i := range b {
-		if b[i]&^0x20 != upper[i] && b[i] != upper[i] { // the latter for digits
+		if b[i]&^0x20 != upper[i] && b[i] != upper[i] { // a digit has the bit of lower case
 			return false
 		}
 	}
