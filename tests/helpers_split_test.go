@@ -87,10 +87,10 @@ func (c *conn) hotKeys(t *testing.T, count int) []hotKey {
 	return keys
 }
 
-// info returns a number from INFO's section engine.
+// info returns a number from INFO's sections engine, policies and clients.
 func (c *conn) info(t *testing.T, name string) int64 {
 	t.Helper()
-	text, ok := c.do(t, "INFO", "engine", "policies").(string)
+	text, ok := c.do(t, "INFO", "engine", "policies", "clients").(string)
 	require.True(t, ok)
 	_, rest, found := strings.Cut(text, "\r\n"+name+":")
 	require.True(t, found, "%s in %q", name, text)

@@ -3,7 +3,6 @@ package tests
 import (
 	"fmt"
 	"net"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,38 +30,10 @@ func finish(t *testing.T, c *conn) decision {
 	return d
 }
 
-// infoNumber returns a number of INFO.
-func infoNumber(t *testing.T, c *conn, name string) int64 {
-	t.Helper()
-	_, rest, found := strings.Cut(c.do(t, "INFO", "everything").(string), "\r\n"+name+":")
-	require.True(t, found, name)
-	text, _, _ := strings.Cut(rest, "\r\n")
-	n, err := strconv.ParseInt(text, 10, 64)
-	require.NoError(t, err)
-	return n
-}
-
 // wait waits until a number of clients wait.
 func wait(t *testing.T, c *conn, n int64) {
 	t.Helper()
-	eventually(t, fmt.Sprint(n, " clients to wait"), func() bool { return infoNumber(t, c, "blocked_clients") == n })
-}
-
-// units returns how many units of a key are charged and held.
-func units(t *testing.T, c *conn, key string) (used, held int64) {
-	t.Helper()
-	for _, s := range c.do(t, "RL.INSPECT", key).([]any) {
-		fields := s.([]any)
-		for i := 0; i < len(fields); i += 2 {
-			switch fields[i] {
-			case "used":
-				used += fields[i+1].(int64)
-			case "held":
-				held += fields[i+1].(int64)
-			}
-		}
-	}
-	return used, held
+	eventually(t, fmt.Sprint(n, " clients to wait"), func() bool { return c.info(t, "blocked_clients") == n })
 }
 
 func TestBlockWaitsForEachCommand(t *testing.T) {
@@ -83,7 +54,7 @@ func TestBlockWaitsForEachCommand(t *testing.T) {
 			require.Zero(t, d.retryAfter)
 			require.EqualValues(t, "PONG", replies[1])
 		}
-		require.Zero(t, infoNumber(t, c, "blocked_clients"))
+		require.Zero(t, c.info(t, "blocked_clients"))
 	})
 }
 
@@ -231,11 +202,11 @@ func TestAClientThatGoesAwayWhileItIsAdmittedIsNotCharged(t *testing.T) {
 			begin(t, w, strings.Replace(line, "ID a", "ID b", 1)+" BLOCK 60000")
 			wait(t, c, 1)
 			n.Pause()
-			asked := infoNumber(t, c, "waiting_questions")
+			asked := c.info(t, "waiting_questions")
 			eventually(t, "the node to be asked", func() bool {
-				return infoNumber(t, c, "waiting_questions") > asked || infoNumber(t, c, "blocked_clients") == 0
+				return c.info(t, "waiting_questions") > asked || c.info(t, "blocked_clients") == 0
 			})
-			gone := infoNumber(t, c, "blocked_clients") == 1
+			gone := c.info(t, "blocked_clients") == 1
 			require.NoError(t, w.Close())
 			if gone {
 				wait(t, c, 0)
@@ -245,7 +216,7 @@ func TestAClientThatGoesAwayWhileItIsAdmittedIsNotCharged(t *testing.T) {
 				continue // it was admitted before
 			}
 			eventually(t, "its units to be given back: "+line, func() bool {
-				used, held := units(t, c, fmt.Sprint("k", i))
+				used, held := c.usage(t, fmt.Sprint("k", i))
 				return used+held == 0
 			})
 			break
@@ -288,7 +259,7 @@ func TestWaitersOfTwoProxiesKeepALimit(t *testing.T) {
 			require.GreaterOrEqual(t, time.Since(began), least, "the limit was not kept")
 			asked := int64(0)
 			for _, p := range proxies {
-				asked += infoNumber(t, dial(t, p.addr), "waiting_questions")
+				asked += dial(t, p.addr).info(t, "waiting_questions")
 				p.stop(t)
 			}
 			t.Logf("%d questions for %d admitted", asked, admitted.Load())

@@ -31,13 +31,13 @@ func TestWhySaysWhyAKeyWasDenied(t *testing.T) {
 	l, args := newDecisionLog(t, append(backends(n), "--policy", "api", "SLIDE", "2", "1h", "--policy-override", "api", "blocked", "BLOCKED")...)
 	p := startProxy(t, args...)
 	c := dial(t, p.addr)
-	began := time.Now()
 	for _, line := range []string{
 		"RL.CHECK api 42", "RL.CHECK api 42", "RL.CHECK api 42", "RL.CHECK api blocked", "RL.SLIDE watched 1 60 SHADOW", "RL.SLIDE watched 1 60 SHADOW",
 		"RL.ACQUIRE slots 1 ID a TTL 60", "RL.ACQUIRE slots 1 ID b TTL 60",
 	} {
 		c.do(t, words(line)...)
 	}
+	minute := time.Now().UTC().Format("2006-01-02 15:04") // not before the denials, whose windows go on
 	n.Kill()
 	c.do(t, words("RL.SLIDE closed 5 60 FAIL CLOSED")...)
 	c.do(t, words("RL.SLIDE closed 5 60 FAIL ERROR")...)
@@ -45,7 +45,6 @@ func TestWhySaysWhyAKeyWasDenied(t *testing.T) {
 	out, err := exec.Command("gzip", l.path).CombinedOutput() // #nosec G204 -- as logrotate does
 	require.NoError(t, err, "%s", out)
 
-	minute := began.UTC().Format("2006-01-02 15:04")
 	for key, want := range map[string]string{
 		"42": "api:42 was denied because its limit was used up: 2 per 1h by the policy api, of which 2 were used, and it asked for 1\\. " +
 			"It was told to try again after \\S+, at \\S+\\. It was RL.SLIDE from \\S+, about a key of the node " + n.Addr +
