@@ -55,7 +55,7 @@ type shownOverride struct {
 // policies answers /api/policies: the named policies in effect, those with the most denials first.
 func (s *Server) policies(w http.ResponseWriter, r *http.Request) {
 	if !visitorOf(r).user.MayReadAll("rl.policy|list") {
-		forbidKey(w, r, "rl.policy|list")
+		fail(w, r, http.StatusForbidden, "the user may not run rl.policy|list on all keys")
 		return
 	}
 	turned := make(map[string]*totals)

@@ -46,8 +46,9 @@ func TestPoliciesAreShownWithWhatTheyDeny(t *testing.T) {
 			{"pattern":"bad*","rule":"BLOCKED","rate":1,"denied":1},{"pattern":"tenant:42","rule":"1000 1m","rate":1,"denied":0}]},
 		{"name":"login","rule":"FIXED 5 15m FAIL CLOSED","stored":false,"decisions":30,"denied":0,"refused":30,"shadow":0,"count":0,"overrides":[]},
 		{"name":"trial","rule":"SLIDE 3 1m SHADOW","stored":false,"decisions":0,"denied":0,"refused":0,"shadow":0,"count":0,"overrides":[]}]}`, body)
-	code, _ = s.get(t, "/api/policies", "shop:hush")
+	code, body = s.get(t, "/api/policies", "shop:hush")
 	require.Equal(t, http.StatusForbidden, code, "it counts keys of others")
+	require.JSONEq(t, `{"error":"the user may not run rl.policy|list on all keys"}`, body)
 }
 
 func TestPoliciesAreBounded(t *testing.T) {
