@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/decisionlog"
 	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/shard"
 )
@@ -84,7 +85,7 @@ func (s *Server) inspect(w http.ResponseWriter, r *http.Request) {
 		shown.Policy = s.policyOf(key)
 	}
 	if u.MayUse("rl.hotkeys", key, true, false) {
-		shown.Trail, shown.Denial = s.trails.of(key), s.denialOf(key, u.MayRun("client|list"))
+		shown.Trail, shown.Denial = s.trails.of(key), s.newestDenial(key, u.MayRun("client|list"))
 	}
 	shown.Node, shown.Shards = s.cfg.Engine.Where(shard.AppendName(nil, key, false))
 	answers, ok := s.answers(w, r, engine.OpInspect, key)
@@ -117,17 +118,23 @@ func (s *Server) policyOf(key []byte) *keyPolicy {
 	return shown
 }
 
-// denialOf returns the newest denial of a key, with or without the client, or nil.
-func (s *Server) denialOf(key []byte, client bool) *denial {
+// newestDenial returns the newest denial of a key, with or without the client, or nil. What only SHADOW would have
+// denied is none.
+func (s *Server) newestDenial(key []byte, client bool) *denial {
+	var newest *decisionlog.Denial
 	for _, g := range s.cfg.Denials() {
 		for i := range g.Keys {
-			if bytes.Equal(g.Keys[i].Key, key) {
-				d := denialOf(&g.Keys[i], client)
-				return &d
+			d := &g.Keys[i]
+			if !d.Shadow && bytes.Equal(d.Key, key) && (newest == nil || d.Time.After(newest.Time)) {
+				newest = d
 			}
 		}
 	}
-	return nil
+	if newest == nil {
+		return nil
+	}
+	shown := denialOf(newest, client)
+	return &shown
 }
 
 // stateOf converts a state of a key or of its shadow to JSON form.

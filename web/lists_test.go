@@ -90,7 +90,8 @@ func TestKeyShowsWhyItIsDenied(t *testing.T) {
 	t.Parallel()
 	s := start(t, Access{ACL: users(t, "inspect on >hush ~* +rl.inspect")}, NoNodes, nil)
 	s.policies.Configure(policySet(t, threePolicies))
-	s.deny(decisionlog.Group{Policy: "api", Keys: []decisionlog.Denial{{Key: []byte("api:other")}, {Time: time.UnixMilli(5), Key: []byte("api:bad:1"), Policy: "api", Client: "10.0.0.9:1"}}})
+	s.deny(decisionlog.Group{Prefix: "api:", Keys: []decisionlog.Denial{{Time: time.UnixMilli(7), Key: []byte("api:bad:1"), Shadow: true}, {Time: time.UnixMilli(4), Key: []byte("api:bad:1")}}},
+		decisionlog.Group{Policy: "api", Keys: []decisionlog.Denial{{Key: []byte("api:other")}, {Time: time.UnixMilli(5), Key: []byte("api:bad:1"), Policy: "api", Client: "10.0.0.9:1"}}})
 	s.trails.add(1234, []observe.HotKey{{Key: []byte("api:bad:1"), Denied: 7}})
 	ask := func(key, user string) (k keyState) {
 		code, body := s.get(t, "/api/key?id="+ids.EncodeToString([]byte(key)), user)
