@@ -68,6 +68,7 @@ func TestPageShowsWhatHappens(t *testing.T) {
 	p.sees("#denials tbody tr:nth-child(1)", "1 more key 12.3K")
 	p.click("#denials summary")
 	p.sees("#denials tbody tr:nth-child(1) details", "api:tenant:8")
+	require.False(t, eval[bool](p, `document.querySelector('dialog').open`), "only a click beside the list follows the row's link")
 	f.set(func() { f.shown.Denials[0].Keys[0], f.shown.Denials[0].Keys[1] = blocked, checked })
 	p.do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, 5, 5))
 	p.do(chromedp.Evaluate[chromedp.Void](`document.activeElement.blur()`))

@@ -75,9 +75,9 @@ for (const kind of ['pointermove', 'pointerdown', 'keydown'])
   addEventListener(kind, e => { touched = e.timeStamp; }, { passive: true, capture: true });
 const steady = e => performance.now() - touched < HOLD && (e.contains(document.activeElement) || e.matches(':hover'));
 
-// pickable lets a click anywhere in a row follow the row's link.
+// pickable lets a click anywhere in a row follow the row's link, except on what has a use of its own.
 function pickable(body) {
   body.addEventListener('click', e => {
-    if (!e.target.closest('a') && !getSelection().toString()) e.target.closest('tr')?.querySelector('a').click();
+    if (!e.target.closest('a, details') && !getSelection().toString()) e.target.closest('tr')?.querySelector('a').click();
   });
 }
