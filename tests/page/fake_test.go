@@ -131,6 +131,7 @@ type denial struct {
 type state struct {
 	Command   string  `json:"command"`
 	Window    int64   `json:"window_ms"`
+	Calendar  string  `json:"calendar,omitempty"`
 	Parameter param   `json:"parameter"`
 	Used      int64   `json:"used"`
 	Limit     int64   `json:"limit"`

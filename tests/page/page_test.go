@@ -145,6 +145,16 @@ func TestChosenKeyIsShown(t *testing.T) {
 	p.sees("#states .state:nth-child(1)", "3 of 4 used Remaining 0 Charged by 0 calls a second Forgotten in 0 ms Node Held 1 by 2 reservations Lapsed 4")
 	p.sees("#states .state:nth-child(2)", "RL.ACQUIRE 3 of 5 slots held Remaining 2 Forgotten in 0 ms Node a:1 Held 3 by 3 leases Lapsed 0")
 	p.sees("#states .state:nth-child(3)", "RL.BUCKET, 1 s, refill 5,000 1 of 2 used")
+	f.set(func() {
+		f.states = nil
+		for _, calendar := range []string{"", "day UTC", "day Europe/Berlin"} {
+			f.states = append(f.states, state{Command: "rl.fixed", Window: 86_400_000, Calendar: calendar, Parameter: param{"buckets": 1}, Used: int64(len(calendar)), Limit: 17})
+		}
+	})
+	p.sees("#states .state:nth-child(1)", "RL.FIXED, 1 d 0 of 17 used")
+	p.sees("#states .state:nth-child(2)", "RL.FIXED, day UTC 7 of 17 used")
+	p.sees("#states .state:nth-child(3)", "RL.FIXED, day Europe/Berlin 17 of 17 used")
+	p.sees("#verdict", "The limit of 17 per day Europe/Berlin is reached.")
 	f.set(func() { f.states = []state{} })
 	p.sees("#said", "Nothing is counted for this key now.")
 

@@ -63,7 +63,7 @@ function showStates(key) {
   say($('verdict'), text, trouble);
   showFacts($('facts'), facts(key));
   showPast(key.trail);
-  list($('states'), key.states, s => JSON.stringify([s.command, s.window_ms, s.parameter, s.shadow]), newState, showState);
+  list($('states'), key.states, s => JSON.stringify([s.command, s.window_ms, s.calendar, s.parameter, s.shadow]), newState, showState);
 }
 
 // verdict says whether the next request would be admitted and, if not, what would let it in.
@@ -90,7 +90,8 @@ function opening(s, denial) {
 }
 
 const holdersOf = s => s.command === 'rl.acquire' ? 'leases' : 'reservations';
-const limitOf = s => `The limit of ${plain.format(s.limit)} ${s.window_ms ? `per ${span(s.window_ms)}` : 'slots'}`;
+const windowOf = s => s.calendar || span(s.window_ms);
+const limitOf = s => `The limit of ${plain.format(s.limit)} ${s.window_ms ? `per ${windowOf(s)}` : 'slots'}`;
 
 // facts returns the rows about the key as a whole.
 function facts({ policy, denial, trail, node, shards }) {
@@ -154,7 +155,7 @@ function newState(s) {
     th.scope = 'col';
     table.tHead.firstChild.append(th);
   }
-  return make('section', 'state', make('h3', '', `${named(s.command)}${s.window_ms ? `, ${span(s.window_ms)}` : ''}${parameter}${s.shadow ? ', SHADOW' : ''}`), make('div', 'now'), newBar(), make('dl', ''), table);
+  return make('section', 'state', make('h3', '', `${named(s.command)}${s.window_ms ? `, ${windowOf(s)}` : ''}${parameter}${s.shadow ? ', SHADOW' : ''}`), make('div', 'now'), newBar(), make('dl', ''), table);
 }
 
 function showState(section, s) {
