@@ -50,7 +50,7 @@ func main() {
 	}
 }
 
-// open opens a file that is only read. - is the standard input, and a URL is got.
+// open opens a file that is only read. The name - is the standard input, and a URL is fetched by HTTP.
 func open(name string) (io.ReadCloser, error) {
 	switch {
 	case name == "-":

@@ -6,8 +6,8 @@
     curl -N -H 'X-Api-Key: red' -d '{"prompt": "say it again", "max_tokens": 50}' http://127.0.0.1:8080/
 
 How many is the policy `tokens` of rlproxy's configuration. The cost of a response is known only afterwards. So the
-gateway holds the most that it can cost, which is the
-prompt and max_tokens, streams the response, and settles with what was used. The rest is free again at once.
+gateway holds the most that it can cost, which is the prompt and max_tokens, streams the response, and settles with
+what was used. The rest is free again at once.
 
 Both commands have the id of the reservation. If there is no reply, the gateway retries with the same id: nothing is
 held or charged twice. If the gateway dies, the reservation lapses after TTL and is charged in full.
