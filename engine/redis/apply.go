@@ -69,7 +69,7 @@ func (b *batch) fail(cmd command, err error, failed bool) bool {
 // failWrites answers the items of a command for which the node has written what too few of its replicas have.
 func (b *batch) failWrites(cmd command) {
 	cmd.each(b, func(j int) {
-		if it := &b.items[j]; it.wrote() {
+		if it := &b.items[j]; it.task.wrote(it) {
 			b.q.noteRefused(it.name(), b.notReplicated)
 			b.q.Doubt()
 			if it.req != nil { // else it is no request of a client

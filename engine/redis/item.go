@@ -43,6 +43,9 @@ type task interface {
 
 	// fail answers an item that the node of the queue could not, unless it was left to package split.
 	fail(p *parts, q *queue, it *item, why string)
+
+	// wrote reports whether the node has written something for an item that has its answer, and the answer says so.
+	wrote(it *item) bool
 }
 
 // ownCall is a task that has a call of its own, or shares one only with equal tasks, see withID.
@@ -71,6 +74,8 @@ type sentOn struct{ request }
 
 func (sentOn) fail(*parts, *queue, *item, string) {}
 
+func (sentOn) wrote(*item) bool { return false }
+
 // request is what is common to the tasks that ask for one request.
 type request struct{}
 
@@ -95,14 +100,13 @@ func (request) fail(p *parts, q *queue, it *item, why string) {
 	p.answerByFail(q, it.req, it.res, why, it.maybeApplied)
 }
 
-// wrote reports whether the node has written something for an item that has its answer, and the answer says so.
-func (it *item) wrote() bool {
-	if _, ok := it.task.(*splitCall); ok || it.open || it.task == (sentOn{}) {
-		return ok
-	}
-	r := it.res
-	return r.Fail == engine.FailDefault && r.Err == nil &&
-		(r.Allowed && it.req.Cost > 0 || r.Reset || r.Renewed || r.Settled != (engine.Settlement{}))
+// wrote implements task. What was left to package split is not answered yet.
+func (request) wrote(it *item) bool { return !it.open && changed(it.req, it.res) }
+
+// changed reports whether the result of a request says that its key's state was changed.
+func changed(r *engine.Request, res *engine.Result) bool {
+	return res.Fail == engine.FailDefault && res.Err == nil &&
+		(res.Allowed && r.Cost > 0 || res.Reset || res.Renewed || res.Settled != (engine.Settlement{}))
 }
 
 // stored returns the item's key as it is stored.

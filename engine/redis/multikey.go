@@ -46,6 +46,16 @@ func (m *multiKey) fail(p *parts, q *queue, it *item, why string) {
 	p.decideLocally(m.requests, m.results, it.maybeApplied)
 }
 
+// wrote implements task: a key may be asked at no cost.
+func (m *multiKey) wrote(*item) bool {
+	for i := range m.requests {
+		if changed(&m.requests[i], &m.results[i]) {
+			return true
+		}
+	}
+	return false
+}
+
 // refused implements ownCall. A node that is no longer a master refuses a call about several keys.
 func (m *multiKey) refused(b *batch, _ *ownCommand, err error) bool {
 	m.joint = m.joint || b.q.clustered && backend.Demoted(err)

@@ -214,6 +214,8 @@ func (c *splitCall) apply(_ *batch, _ *ownCommand, reply string) error { //nolin
 
 func (*splitCall) refused(*batch, *ownCommand, error) bool { return false }
 
+func (*splitCall) wrote(*item) bool { return true }
+
 func (c *splitCall) fail(_ *parts, _ *queue, it *item, why string) {
 	c.Failure = &split.Failure{Shard: c.Shard, Why: why, MaybeApplied: it.maybeApplied}
 }
