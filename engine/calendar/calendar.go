@@ -108,18 +108,37 @@ func (e *Engine) redate(p *engine.Pipeline, i int) int {
 			break
 		}
 		e.ahead.Store(m.Now - e.Now().UnixMilli())
-		for end := i + 1 + p.Requests[i].MoreKeys; i < end; i++ {
-			p.Requests[i].Date(m.Now)
+		end := i + 1 + p.Requests[i].MoreKeys
+		for j := i; j < end; j++ {
+			p.Requests[j].Date(m.Now)
 		}
+		if p.Requests[i].MoreKeys > 0 {
+			e.dateKeys(p.Requests[i:end])
+		}
+		i = end
 	}
 	return i
 }
 
-// misdated returns the error of a result if it is that.
-func misdated(res *engine.Result) *engine.Misdated {
-	var m *engine.Misdated
-	if res.Err != nil {
-		errors.As(res.Err, &m)
+// dateKeys gives each key of a multi-key request, which was dated by one of them, the date of its own node. To find
+// that, it asks about each key alone, at no cost.
+func (e *Engine) dateKeys(requests []engine.Request) {
+	var p engine.Pipeline
+	for i := range requests {
+		r := p.Add()
+		*r = requests[i]
+		r.Cost, r.MoreKeys, r.Hold = 0, 0, nil
 	}
+	e.Starter.Do(&p)
+	for i := range requests {
+		if m := misdated(&p.Results[i]); m != nil {
+			requests[i].Date(m.Now)
+		}
+	}
+}
+
+// misdated returns the error of a result if it is that, else nil.
+func misdated(res *engine.Result) *engine.Misdated {
+	m, _ := errors.AsType[*engine.Misdated](res.Err)
 	return m
 }
