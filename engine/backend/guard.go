@@ -4,6 +4,8 @@ import (
 	"errors"
 	"log/slog"
 	"runtime/debug"
+
+	"github.com/rlproxy/rlproxy/engine"
 )
 
 // ErrPanicked is the error for a round that a panic ended.
@@ -19,4 +21,16 @@ func Guard(log *slog.Logger, doing string, round func()) (ok bool) {
 	}()
 	round()
 	return true
+}
+
+// GuardAnswers is Guard for a round that sets the results of a pipeline. After a panic, it is unknown which requests
+// were applied, so all of them get an error.
+func GuardAnswers(log *slog.Logger, doing string, p *engine.Pipeline, round func()) {
+	if Guard(log, doing, round) {
+		return
+	}
+	for i := range p.Results {
+		err := &engine.Unavailable{Node: "rlproxy", Why: ErrPanicked.Error(), MaybeApplied: true}
+		p.Results[i] = engine.Result{Err: err}
+	}
 }

@@ -51,7 +51,7 @@ func (e *Engine) Start(p *engine.Pipeline, done func()) {
 			return
 		}
 		go func() { // ends when all results are set
-			backend.Guard(e.Logger, "asking again by the calendar", func() { e.redo(p) })
+			backend.GuardAnswers(e.Logger, "asking again by the calendar", p, func() { e.redo(p) })
 			done()
 		}()
 	})

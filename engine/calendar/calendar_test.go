@@ -115,6 +115,26 @@ func TestANodeWhoseDateDoesNotStandStill(t *testing.T) {
 	require.Empty(t, n.charged)
 }
 
+// After a panic, nothing that was left half answered passes for an answer.
+func TestAPanicIsAnError(t *testing.T) {
+	t.Parallel()
+	e, n := open(map[string]int64{"a": 100 * day})
+	e.Logger = slog.New(slog.DiscardHandler)
+	p, done := engine.Pipeline{Requests: []engine.Request{perDay(t, "a", 0)}}, make(chan struct{})
+	e.Starter = panicking{n}
+	e.Start(&p, func() { close(done) })
+	<-done
+	require.EqualError(t, p.Results[0].Err, "UNAVAILABLE rlproxy: internal error: see the log")
+}
+
+// panicking is nodes that answer what is started, and nothing else.
+type panicking struct{ *nodes }
+
+func (n panicking) Do(p *engine.Pipeline) {
+	p.Grow()
+	panic("no")
+}
+
 // restless is nodes whose clocks pass a midnight before each answer.
 type restless struct{ *nodes }
 

@@ -56,12 +56,7 @@ func (e *Engine) proceed(plan *plan) {
 		return
 	}
 	go func() { // ends when all results are set
-		if !backend.Guard(e.logger, "answering what was started", func() { e.rest(plan, p, s.to) }) {
-			for i := range p.Results {
-				err := &engine.Unavailable{Node: "rlproxy", Why: backend.ErrPanicked.Error(), MaybeApplied: true}
-				p.Results[i] = engine.Result{Err: err}
-			}
-		}
+		backend.GuardAnswers(e.logger, "answering what was started", p, func() { e.rest(plan, p, s.to) })
 		s.done()
 	}()
 }
