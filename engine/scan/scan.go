@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"slices"
@@ -98,10 +97,10 @@ func visit(top *backend.Topology, node int, at uint64, n int, found func(name []
 	defer cancel()
 	stored, next, err := of.Client().Scan(ctx, at, "rl:{*", int64(n)).Result()
 	if err != nil {
-		if !backend.IsReply(err) || backend.Failed(err) {
+		if backend.Failed(err) {
 			of.Record(err)
 		}
-		return 0, &engine.Unavailable{Node: of.Name(), Why: why(err)}
+		return 0, &engine.Unavailable{Node: of.Name(), Why: backend.Reason(err)}
 	}
 	var buf []byte
 	for _, key := range stored {
@@ -111,13 +110,6 @@ func visit(top *backend.Topology, node int, at uint64, n int, found func(name []
 		}
 	}
 	return next, nil
-}
-
-func why(err error) string {
-	if errors.Is(err, context.DeadlineExceeded) {
-		return "no answer in time"
-	}
-	return err.Error()
 }
 
 // nameOf appends the name of the key that has state in a stored key of a node. ok is false for what rlproxy stores for
