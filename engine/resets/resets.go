@@ -18,7 +18,7 @@ import (
 
 // Channel is the channel on which the library publishes the stored key of each reset, and Recalls that of each key
 // whose advances a home recalls. A key of which a lease was released that others wait for is on Recalls, too, after the
-// word freed, so that users of nodes need no further channel.
+// word freed, so that the user as whom rlproxy logs in to nodes needs no permission for another channel.
 const (
 	Channel = "rl:reset"
 	Recalls = "rl:recall"
