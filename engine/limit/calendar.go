@@ -59,17 +59,16 @@ type zone struct {
 
 var (
 	zones = sync.OnceValue(func() []zone {
-		names := strings.Fields(zonesText)
-		all := make([]zone, len(names))
-		for i := range all {
-			all[i].name = names[i]
+		all := make([]zone, len(ZoneNames()))
+		for i, name := range ZoneNames() {
+			all[i].name = name
 		}
 		return all
 	})
 	zoneNumbers = sync.OnceValue(func() map[string]int64 {
 		numbers := map[string]int64{}
-		for i := range zones() {
-			numbers[zones()[i].name] = int64(i)
+		for i, name := range ZoneNames() {
+			numbers[name] = int64(i)
 		}
 		return numbers
 	})
