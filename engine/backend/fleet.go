@@ -17,7 +17,8 @@
 // refuses replies that announce too much data (package replyscan).
 //
 // Reading order: fleet.go (this file), url.go, tls.go, topology.go, node.go, connections.go, quiet.go
-// (go-redis's own log), health.go, errors.go, kind.go, busy.go, guard.go, watcher.go, then cluster.go and sentinel.go.
+// (go-redis's own log), health.go, condition.go, errors.go, kind.go, busy.go, guard.go, watcher.go, then cluster.go and
+// sentinel.go.
 package backend
 
 import (
