@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/backlog"
 	"github.com/rlproxy/rlproxy/engine/library"
@@ -22,9 +21,8 @@ type lanes = backend.Lanes[*queue]
 type queue struct {
 	*backend.Node
 	parts     *parts
-	clustered bool          // the node is one of a Redis Cluster
-	client    *redis.Client // the node's
-	doing     string        // what it does, for the log line of a panic
+	clustered bool   // the node is one of a Redis Cluster
+	doing     string // what it does, for the log line of a panic
 	loader    library.Loader
 	log       *episodes.Episode // of FAIL policies that answer in the node's place
 	traffic   traffic.Counters
@@ -36,11 +34,11 @@ type queue struct {
 
 // openQueue returns the queue of a node, which listens for resets.
 func openQueue(p *parts, n *backend.Node) *queue {
-	q := &queue{Node: n, parts: p, client: n.Client(), clustered: n.Clustered(), doing: "asking " + n.Name()}
+	q := &queue{Node: n, parts: p, clustered: n.Clustered(), doing: "asking " + n.Name()}
 	q.log = episodes.New(p.logger, func() time.Time { return p.now() }, backend.AnsweredInPlace, "node", n.Name())
 	q.waiting.Open(backlog.Bounds{Waiting: p.maxQueue, Least: wire.LeastAllowance, Most: wire.MostAllowance},
 		func() backlog.Carrier[item] { return &batch{parts: p, q: q} })
-	if q.client != nil { // else it is down for good, so nothing is queued
+	if n.Client() != nil { // else it is down for good, so nothing is queued
 		q.resets.Open(n, &p.Effects, p.logger)
 	}
 	return q
@@ -49,7 +47,7 @@ func openQueue(p *parts, n *backend.Node) *queue {
 // Close answers what is queued, and ends the workers. It may be called again.
 func (q *queue) Close() error {
 	q.waiting.Close()
-	if q.client != nil {
+	if q.Client() != nil {
 		q.closing.Do(q.resets.Close)
 	}
 	return nil

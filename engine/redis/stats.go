@@ -9,7 +9,7 @@ import (
 
 // describe adds the queue's counters to d.
 func (q *queue) describe(d *engine.NodeInfo) {
-	if q.client == nil {
+	if q.Client() == nil {
 		return
 	}
 	d.Traffic = q.traffic.Snapshot(q.parts.elapsed())
