@@ -217,8 +217,7 @@ end
 function record.load(key, clock, s, d)
   for i = 1, rec.count do record.clean(rec[i]) end -- the states of the last record, whose tables are cached
   rec.key, rec.clock, rec.text, rec.directory, rec.count, rec.lease, rec.rewrite = key, clock, s, d, 0, false, false
-  rec.held, rec.lapsed, rec.renamed, rec.advances, rec.advanced = false, 0, false, false, false
-  rec.at_once = false
+  rec.held, rec.lapsed, rec.renamed, rec.advances, rec.advanced, rec.at_once = false, 0, false, false, false, false
   if s == '' then
     rec.now, rec.directory, rec.inline = clock, false, true
     return rec

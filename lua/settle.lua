@@ -16,8 +16,8 @@ local function reply(settled, cost, units, lapsed)
 end
 
 -- The keys of which the next release of a lease is published, since somebody waits for it. It is published once: who
--- waits and is denied again is entered again. There are at most 2 * MOST: beyond that, and after a restart, requests
--- that wait are woken by their retry_after only.
+-- waits and is denied again is entered again. There are at most 2 * MOST: beyond that, after a restart, and where the
+-- library runs as a script, which keeps nothing between calls, requests that wait are woken by their retry_after only.
 local MOST = 1024
 local keys, older, count = {}, {}, 0
 
