@@ -61,8 +61,7 @@ func singleCases() (all []counted) {
 		counted{name: "RL.COUNTER BUCKETS 10", commands: one("RL.COUNTER", key, "1000", "1h", "BUCKETS", "10"), keys: 100, depth: 16},
 		counted{name: "RL.FIXED day", commands: one("RL.FIXED", key, "1000000", "day", "TZ", "Europe/Berlin"), keys: 100, depth: 16},
 		counted{name: "CL.THROTTLE", commands: one("CL.THROTTLE", key, "1000", "1000", "3600"), keys: 100, depth: 16},
-		counted{name: "RL.SLIDE one key", commands: one("RL.SLIDE", "hot", "1000000", "1h"), keys: 1, depth: 16,
-			options: []string{"--advance", "no"}}) // else it is hardly decided by the node
+		counted{name: "RL.SLIDE one key", commands: one("RL.SLIDE", "hot", "1000000", "1h"), keys: 1, depth: 16})
 }
 
 // reserve is an RL.RESERVE of a limit of so many units a day. In the log of a day there is an entry for each 1.3 s, so it stays

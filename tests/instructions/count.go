@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/rlproxy/rlproxy/shard"
@@ -18,7 +19,8 @@ import (
 // countCase returns how many instructions a new redis-server executes for a decision of a case. Counting begins after each key
 // has been asked for, and ends before a short log gets too long for one piece. To subtract the count of a second server, which only
 // fills the keys, would not do: the order in which a server's hash tables find the names of commands is random, so the
-// many calls that fill a log differ by more than the few that are counted.
+// many calls that fill a log differ by more than the few that are counted. There are no advances: how many keys are hot enough
+// for them depends on the speed of the machine.
 func countCase(ctx context.Context, bed *testbed.Testbed, c counted) (float64, error) {
 	first, count := 30, 60 // pipelines
 	if c.depth == 1 {
@@ -48,12 +50,12 @@ func countCase(ctx context.Context, bed *testbed.Testbed, c counted) (float64, e
 		}
 		numbers = homes(c.commands[0][1], shard, c.keys, node, other)
 		c.commands = one(append(slices.Clip(c.commands[0]), idFor(shard))...)
-		if front, err = bed.RLProxy("--backend", "redis://"+node.Address(), "--backend", "redis://"+other.Address()); err != nil {
+		if front, err = bed.RLProxy("--advance", "no", "--backend", "redis://"+node.Address(), "--backend", "redis://"+other.Address()); err != nil {
 			return 0, err
 		}
 		defer front.Stop()
 	case !c.direct:
-		if front, err = bed.RLProxy(append([]string{"--backend", "redis://" + node.Address()}, c.options...)...); err != nil {
+		if front, err = bed.RLProxy(append([]string{"--advance", "no", "--backend", "redis://" + node.Address()}, c.options...)...); err != nil {
 			return 0, err
 		}
 		defer front.Stop()
@@ -122,11 +124,18 @@ func idFor(shard int) string {
 	}
 }
 
-// send sends the pipelines from one index to before another, and reads the replies. numbers are those of the keys.
+// send sends the pipelines from one index to before another, and reads the replies. numbers are those of the keys. It asks
+// about no key twice in a millisecond: a log has one entry for what is admitted in the same one, so the entries, and when
+// a log outgrows its piece, would depend on the speed of the machine.
 func (c counted) send(ctx context.Context, conn *traffic.Conn, numbers []int, from, to int) error {
+	var began time.Time
 	for i := from; i < to; i++ {
 		if ctx.Err() != nil {
 			return ctx.Err()
+		}
+		if i%max(len(numbers)/c.depth, 1) == 0 { // each pipeline between has other keys
+			time.Sleep(time.Millisecond - time.Since(began))
+			began = time.Now()
 		}
 		request := [][]string{c.commands[i%len(c.commands)]}
 		switch {
