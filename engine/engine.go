@@ -286,6 +286,12 @@ type Result struct {
 	Err error
 }
 
+// Wrote reports whether the result, of a request of that cost, says that its node has changed the key's state.
+func (res *Result) Wrote(cost int64) bool {
+	return res.Fail == FailDefault && res.Err == nil &&
+		(res.Allowed && cost > 0 || res.Reset || res.Renewed || res.Settled != (Settlement{}))
+}
+
 // Unavailable is the error of a request that its node could not answer.
 type Unavailable struct {
 	Node string // host:port

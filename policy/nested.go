@@ -10,9 +10,9 @@ import (
 //
 // They are sorted. Of all patterns, the last one that does not sort after a key has the most in common with it. So the
 // longest pattern that the key matches is this one or one that it is in.
-type nested[P pattern[P]] []node[P]
+type nested[P pattern[P]] []member[P]
 
-type node[P any] struct {
+type member[P any] struct {
 	pattern  P
 	override int32 // index of the override in Policy.Overrides
 	shorter  int32 // index of the longest other pattern that this one is in; -1: none
@@ -27,12 +27,12 @@ type pattern[P any] interface {
 
 // add appends a pattern.
 func (x *nested[P]) add(p P, override int32) {
-	*x = append(*x, node[P]{pattern: p, override: override})
+	*x = append(*x, member[P]{pattern: p, override: override})
 }
 
 // sort completes what add has appended.
 func (x nested[P]) sort() {
-	slices.SortFunc(x, func(a, b node[P]) int { return a.pattern.compare(b.pattern) })
+	slices.SortFunc(x, func(a, b member[P]) int { return a.pattern.compare(b.pattern) })
 	for i := range x {
 		x[i].shorter = x[:i].find(x[i].pattern)
 	}

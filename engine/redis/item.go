@@ -101,13 +101,7 @@ func (request) fail(p *parts, q *queue, it *item, why string) {
 }
 
 // wrote implements task. What was left to package split is not answered yet.
-func (request) wrote(it *item) bool { return !it.open && changed(it.req, it.res) }
-
-// changed reports whether the result of a request says that its key's state was changed.
-func changed(r *engine.Request, res *engine.Result) bool {
-	return res.Fail == engine.FailDefault && res.Err == nil &&
-		(res.Allowed && r.Cost > 0 || res.Reset || res.Renewed || res.Settled != (engine.Settlement{}))
-}
+func (request) wrote(it *item) bool { return !it.open && it.res.Wrote(it.req.Cost) }
 
 // stored returns the item's key as it is stored.
 func (it *item) stored() string { return string(shard.AppendStoredKey(nil, it.name(), it.shard)) }

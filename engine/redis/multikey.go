@@ -49,7 +49,7 @@ func (m *multiKey) fail(p *parts, q *queue, it *item, why string) {
 // wrote implements task: a key may be asked at no cost.
 func (m *multiKey) wrote(*item) bool {
 	for i := range m.requests {
-		if changed(&m.requests[i], &m.results[i]) {
+		if m.results[i].Wrote(m.requests[i].Cost) {
 			return true
 		}
 	}
