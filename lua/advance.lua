@@ -242,8 +242,8 @@ end
 local function renew(rec, t, q, o, asked)
   local clock, shortest, mine = rec.clock, huge, o ~= nil
   for i = 1, q.count do
-    local from = q.each[i].from -- no advance lasts beyond a calendar window
-    shortest = min(shortest, q.windows[i], from and PART * (from + q.windows[i] - clock) or huge)
+    local begins = q.each[i].begins -- no advance lasts beyond a calendar window
+    shortest = min(shortest, q.windows[i], begins and PART * (begins + q.windows[i] - clock) or huge)
   end
   local span = min(asked.span, floor(shortest / PART), LONGEST)
   for _, other in ipairs(t.out) do -- the answer with the one that it has may still be under way

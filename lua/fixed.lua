@@ -38,8 +38,8 @@ end
 
 -- misdated raises an error, with the time, if the calendar windows of a spec are not those of a time.
 function fixed.misdated(q, now)
-  for i = 1, q.dated and q.count or 0 do
-    local begins = q.each[i].from
+  for i = 1, q.count do
+    local begins = q.each[i].begins
     if begins and (now < begins or now >= begins + q.windows[i]) then
       error({ err = lib.messages.MISDATED .. string.format('%d', now) })
     end
@@ -88,7 +88,10 @@ function fixed.straight(q, s, at, _, requests, head)
       now = last
     end
   end
-  local from = now - now % window
+  local begins = q.begins
+  local from = begins or now - now % window
+  local ends = from + window
+  if begins and (now < begins or now >= ends) then return end
   local moves = from > last
   if moves then used = 0 end
   local granted = (bound or limit) - used
@@ -101,14 +104,15 @@ function fixed.straight(q, s, at, _, requests, head)
   end
   local units = granted * q.cost
   if granted < requests and limit < used + units + needs then
-    ask.room = from + window
+    ask.room = ends
   elseif q.cost == 0 and granted > 0 then
     granted = requests
   end
   if units == 0 then
-    return granted * SHIFT + rate_at(clock, last, calls), used, last - last % window + window, false
+    return granted * SHIFT + rate_at(clock, last, calls), used, begins and ends or last - last % window + window, false
   end
   local rate, rated = charged(now, last, calls, clock)
-  ask.area, ask.ends, ask.moves = '', from + window - 1, moves
-  return granted * SHIFT + rated, used, from + window, pack('>c0I6I4I6', head or '', now, rate, used + units)
+  ask.ends, ask.moves = ends - 1, moves
+  if not head then ask.area = '' end
+  return granted * SHIFT + rated, used, ends, pack('>c0I6I4I6', head or '', now, rate, used + units)
 end

@@ -93,6 +93,23 @@ func TestFastPathGrantsAnyNumberWithoutCost(t *testing.T) {
 	}
 }
 
+// The fast path of a calendar window leaves a request with another date than that of the clock to the slow path, which refuses it,
+// whether the window is over or has yet to begin.
+func TestFastPathRefusesAnotherDate(t *testing.T) {
+	t.Parallel()
+	w := startTwins(t)
+	length, ok := limit.CalendarLength([]byte("day"))
+	require.True(t, ok)
+	r := request(limit.Fixed, limit.Window{Limit: 1, Length: length})
+	r.Date(base - 1)
+	require.EqualValues(t, 1, w.decide(base-1, r, 0, 1).Granted)
+	require.True(t, w.last.fast)
+	require.EqualValues(t, 1, w.decide(base, r, 0, 1).Granted)
+	r.Key = []byte("new")
+	r.Date(base + day)
+	require.EqualValues(t, 1, w.decide(base, r, 0, 1).Granted)
+}
+
 // A record of six logs becomes a patched record with 28 entries each, not before.
 func TestFastPathEndsWhereRecordsArePatched(t *testing.T) {
 	t.Parallel()
@@ -362,6 +379,12 @@ func walk(w *twins, kind limit.Kind, n int, rng *rand.Rand) {
 	}
 	step := int64(1) << rng.IntN(8)
 	clock := base
+	if kind == limit.Fixed && rng.IntN(2) == 0 { // a calendar window, around a midnight
+		clock += day/6 - rng.Int64N(200*step)
+		r.Windows[rng.IntN(n)].Length, _ = limit.CalendarLength([]byte("day"))
+		zone, ok := limit.ZoneNumber([]byte("America/Caracas")) // 4 hours behind
+		require.True(w.t, ok && r.InZone(zone))
+	}
 	for range 400 {
 		asked := *r
 		switch rng.IntN(300) {
@@ -385,6 +408,7 @@ func walk(w *twins, kind limit.Kind, n int, rng *rand.Rand) {
 				asked.Manner += rng.Int64N(2) * asked.Manner
 			}
 		}
+		asked.Date(clock)
 		w.decide(clock, &asked, 0, 1+rng.Int64N(3))
 		clock += rng.Int64N(2 * step)
 	}

@@ -12,16 +12,16 @@ lib.spec = spec
 -- windows_of reads the windows in a spec's text from an index on.
 local function windows_of(q, text, at)
   while at <= #text do
-    local i, parameter, from, window, limit = q.count + 1, q.parameter, false
+    local i, parameter, begins, window, limit = q.count + 1, q.parameter, false
     window, limit, at = unpack(messages.WINDOW, text, at)
     if window > CALENDAR then
       window, parameter, at = window - CALENDAR, unpack(messages.PARAMETER, text, at)
-      from, q.dated = lib.fixed.begins(parameter), true
+      begins, q.dated = lib.fixed.begins(parameter), true
     end
     q.count, q.parameters[i], q.windows[i], q.limits[i] = i, parameter, window, limit
     q.longest = math.max(q.longest, window)
     q.each[i] = { window = window, limit = limit, needs = q.needs, cost = q.cost, parameter = parameter,
-      strict = q.strict, only_by_clock = true, from = from }
+      strict = q.strict, only_by_clock = true, begins = begins }
     q.names[i] = pack(schema.STATE, q.kind, parameter, window)
     q.pairs = q.pairs .. pack(schema.NAME, q.kind, parameter, window, limit)
   end
@@ -36,6 +36,7 @@ end
 --                   the number of windows, and by window its parameter, its ms, its limit, and the bytes that name its
 --                   state
 --   dated           whether any is a calendar window
+--   begins          the ms at which the first window begins if it is a calendar window; otherwise false
 --   pairs           per window, its name with the limit, in one string
 --   window, limit   of the first window
 --   each            by window, what a straight function must know to decide it with others
@@ -57,8 +58,8 @@ spec.of = record.cache(1000, function(text)
   local cost, flags, kind, parameter = unpack(messages.SPEC, text)
   local q = { text = text, cost = cost, needs = cost > 0 and cost or 1, strict = flags % 2 == 1, shard = flags >= 2,
     kind = kind, parameter = parameter, algorithm = lib.algorithms[kind], count = 0, parameters = { parameter },
-    windows = {}, limits = {}, names = {}, each = {}, dated = false, window = 0, limit = 0, longest = 0, interval = 0,
-    pairs = '',
+    windows = {}, limits = {}, names = {}, each = {}, dated = false, begins = false, window = 0, limit = 0, longest = 0,
+    interval = 0, pairs = '',
     about = sub(text, messages.FLAGS_AT), prefixed = pack(messages.LENGTH, #text) .. text, straight = false,
     fresh = NONE, directory = NONE, place = false, last = tostring(schema.INLINE - 1), only_by_clock = false,
     areas = false, forms = false }
@@ -70,7 +71,7 @@ spec.of = record.cache(1000, function(text)
   read(q, text, messages.WINDOWS_AT)
   q.fresh, q.window, q.limit = record.new(q.pairs, q.count), q.windows[1], q.limits[1]
   q.directory, q.last, q.straight = q.fresh, q.fresh.last, q.algorithm.straight
-  if q.dated then q.straight = false end
+  q.begins = q.dated and q.each[1].begins
   q.place, q.only_by_clock = q.straight and 1 or false, q.count > 1 or q.shard
   q.areas = (q.fresh.slots[1] or q.fresh.area[1]) > 0
   return q

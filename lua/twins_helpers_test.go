@@ -2,6 +2,7 @@ package lua_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -138,7 +139,8 @@ func (w *twins) run(f *lua.Function, key string, clock int64, args ...any) strin
 	return reply
 }
 
-// decide sends n equal requests at once to a shard of the request's key, 0 for the home, and returns the answer.
+// decide sends n equal requests at once to a shard of the request's key, 0 for the home, and returns the answer. Calendar
+// windows that are not those of the node's time get its date.
 func (w *twins) decide(clock int64, r *engine.Request, number int, n int64) wire.Answer {
 	w.t.Helper()
 	var c wire.Call
@@ -151,6 +153,12 @@ func (w *twins) decide(clock int64, r *engine.Request, number int, n int64) wire
 	require.Equal(w.t, clock, at)
 	require.Len(w.t, answers, 1)
 	a := answers[0]
+	if m, ok := errors.AsType[*engine.Misdated](wire.KeyError(a.Failure)); ok {
+		dated := *r
+		dated.Date(m.Now)
+		require.NotEqual(w.t, r.Spec, dated.Spec)
+		return w.decide(clock, &dated, number, n)
+	}
 	require.NotEqual(w.t, wire.Failed, a.Status, a.Failure)
 	if a.Status == wire.AtShard && a.Refusal == nil {
 		require.Equal(w.t, "\x00\x00", reply[len(reply)-2:], "a refusal although all were granted")
