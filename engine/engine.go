@@ -311,6 +311,6 @@ type Misdated struct {
 }
 
 func (e *Misdated) Error() string {
-	return "UNAVAILABLE: the calendar of the key's node does not stand still; by its clock it was " +
+	return "UNAVAILABLE: the date of the key's node changed each time it was asked; its clock showed " +
 		time.UnixMilli(e.Now).UTC().Format(time.RFC3339)
 }
