@@ -47,6 +47,45 @@ func TestSplitKeysTellWhenNothingIsUsed(t *testing.T) {
 	}
 }
 
+// RL.INSPECT of a split key shows the day that its nodes' clocks show, and nothing of the day before, also while a shard is
+// away.
+func TestSplitKeysShowThePresentDay(t *testing.T) {
+	t.Parallel()
+	var now atomic.Int64
+	now.Store(conformance.Base + 3_600_000)
+	servers, _ := startServers(t, 3)
+	e := openAt(t, now.Load, servers...)
+	ready(t, e, "k")
+	r := splitRequest("k", limit.Fixed, 1, 3, limit.Window{Limit: 30})
+	r.Fail = engine.FailError
+	r.Windows[0].Length, _ = limit.CalendarLength([]byte("day"))
+	used := func() (all []int64) {
+		res := conformance.Ask(e, conformance.Inspect("k"))
+		require.NoError(t, res.Err)
+		for _, st := range res.States {
+			period, zone := limit.Window{Length: st.Window}.Calendar()
+			require.Equal(t, "day UTC", period+" "+zone)
+			all = append(all, st.Used)
+		}
+		return all
+	}
+	admit := func(n int) {
+		for i := range n {
+			r.ID = fmt.Appendf(nil, "%d", i) // so that every shard is asked
+			require.True(t, conformance.Ask(withCalendar(e), r).Allowed)
+		}
+	}
+	admit(20)
+	require.Equal(t, []int64{20}, used())
+	now.Store(conformance.Base + 24*3_600_000)
+	require.Empty(t, used())
+	admit(5)
+	require.Equal(t, []int64{5}, used())
+	servers[e.Topology().Locate(r.Key, 1)].Kill()
+	now.Store(conformance.Base + 48*3_600_000)
+	require.Empty(t, used())
+}
+
 // While a shard may still admit by another limit on a window, which is lower, an admission reports what remains of its own limits.
 func TestSplitKeysReportTheRoomOfTheLimitsThatWereRequested(t *testing.T) {
 	t.Parallel()

@@ -112,13 +112,16 @@ func (w *whole) inspect() *Failure {
 				p.Incarnation == l.Incarnation
 		})
 		if i < 0 {
-			if failure := w.addUnreachable(l.Shard, reply.Recalls); failure != nil {
+			if failure := w.addUnreachable(l.Shard, reply); failure != nil {
 				return failure
 			}
 			continue
 		}
 		p := reports[i]
 		for i, u := range p.Used {
+			if over(u.StateName, reply.Clock) {
+				continue
+			}
 			s := w.state(u.StateName)
 			s.Rate += p.Rate[i]
 			if s.Limit == 0 {
@@ -137,13 +140,22 @@ func (w *whole) inspect() *Failure {
 	return nil
 }
 
+// over reports whether a state is of a calendar window that has ended by a ms.
+func over(name lease.StateName, ms int64) bool {
+	_, length, ok := limit.FromNode(limit.Kind(name.Kind), max(name.Buckets, 1), name.Window)
+	return ok && length > 0 && limit.Window{Length: length}.EndsAt(ms) <= ms
+}
+
 // addUnreachable adds a shard that is unreachable or has lost its memory: everything that it was lent counts as used.
-func (w *whole) addUnreachable(shard int, recalls []lease.Recall) *Failure {
-	i := slices.IndexFunc(recalls, func(r lease.Recall) bool { return r.Shard == shard })
+func (w *whole) addUnreachable(shard int, home *wire.HomeReply) *Failure {
+	i := slices.IndexFunc(home.Recalls, func(r lease.Recall) bool { return r.Shard == shard })
 	if i < 0 {
 		return nil
 	}
-	for _, state := range recalls[i].States {
+	for _, state := range home.Recalls[i].States {
+		if over(state, home.Clock) {
+			continue
+		}
 		lent, failure := w.lentOf(state)
 		if failure != nil {
 			return failure
