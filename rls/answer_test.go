@@ -53,6 +53,8 @@ policy-override shop.plan.shadow trial 1 1d
 policy shop.two FIXED 2 1s 3 1h
 policy shop.slide SLIDE 2 1500ms
 policy shop.month FIXED 2 30d
+policy shop.bill FIXED 2 month
+policy shop.night FIXED 2 day TZ Asia/Kolkata
 policy shop.shadow FIXED 2 1h SHADOW
 `
 
@@ -117,6 +119,10 @@ func TestAnswersAreThoseOfEnvoysProtocol(t *testing.T) {
 		{shop(0, descriptor("slide", "1")), "OK; OK 2/UNKNOWN 1 2"},
 		{shop(2, descriptor("slide", "1")), "OVER_LIMIT; OVER_LIMIT 2/UNKNOWN 0 2"},
 		{shop(0, descriptor("month", "1")), "OK; OK 2/MONTH 1 1439983"},
+		{shop(0, descriptor("bill", "1")), "OK; OK 2/MONTH 1 1439983"},
+		{shop(1, descriptor("bill", "1")), "OK; OK 2/MONTH 0 1439983"},
+		{shop(0, descriptor("bill", "1")), "OVER_LIMIT; OVER_LIMIT 2/MONTH 0 1439983"},
+		{shop(0, descriptor("night", "1")), "OK; OK 2/DAY 1 37783"},
 		{shop(9, descriptor("shadow", "1")), "OK; OK 2/HOUR 0 3583"},
 		{shop(1, descriptor("shadow", "1")), "OK; OK 2/HOUR 0 3583"},
 

@@ -9,6 +9,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/conformance"
 	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/internal/proxytest"
 	"github.com/rlproxy/rlproxy/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -83,6 +84,36 @@ func TestLocalCountsAreWrittenBack(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What LOCAL admitted in a calendar window counts in that window of the node.
+func TestLocalCountsOfCalendarWindowsAreWrittenBack(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	e := openAlways(t, 700*time.Millisecond, s.URL())
+	ready(t, e, "k")
+	r := splitRequest("k", limit.Fixed, 1, 0, limit.Window{Limit: 3})
+	r.Fail = engine.FailLocal
+	r.Windows[0].Length, _ = limit.CalendarLength([]byte("year"))
+	ask := func() engine.Result { return conformance.Ask(withCalendar(e), r) }
+	require.EqualValues(t, 2, ask().Remaining)
+	s.Kill()
+	for i := range 4 { // the node's count is not known here
+		res := ask()
+		require.NoError(t, res.Err)
+		require.EqualValues(t, -1, res.Remaining)
+		require.Equal(t, i < 3, res.Allowed)
+	}
+	s.Run()
+	proxytest.Eventually(t, "all to be written back", func() bool { return info(t, e, "local_unwritten") == "0" && allUp(e) })
+	require.Equal(t, "0", info(t, e, "local_lost"))
+	proxytest.Eventually(t, "the window to have it", func() bool {
+		states := conformance.Ask(e, conformance.Inspect("k")).States
+		return len(states) == 1 && states[0].Used == 3 // the node has lost the first one
+	})
+	res := ask()
+	require.False(t, res.Allowed)
+	require.Equal(t, engine.FailDefault, res.Fail)
 }
 
 // While a shard of a split key is away, its home admits nothing beyond the limit that the shard's
