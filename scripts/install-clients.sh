@@ -107,7 +107,7 @@ for folder in tests/clients/node-redis tests/clients/ioredis tests/clients/migra
 	name=npm-${folder##*/}
 	if [ ! -d $folder/node_modules ] || changed "$name" $folder/package-lock.json; then
 		echo "$folder"
-		npm ci --silent --prefix $folder
+		npm ci --loglevel error --no-fund --no-audit --prefix $folder
 		changed "$name" $folder/package-lock.json || true
 		done_with "$name"
 	fi

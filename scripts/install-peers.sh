@@ -5,8 +5,8 @@
 # root or with sudo. Whatever is up to date is kept, so that a second run takes seconds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-cache=$PWD/tests/.cache/peers
-mkdir -p "$cache"
+mkdir -p tests/.cache/peers
+cache=$(cd tests/.cache/peers && pwd -P) # npm ci refuses a folder behind a symbolic link
 
 # changed <name> <file ...> succeeds if the files differ from those of the last run.
 # Call done_with <name> after building from them.
@@ -52,7 +52,7 @@ build_rate_limiter_flexible() {
 	if changed rate-limiter-flexible $from/package-lock.json; then
 		mkdir -p "$to"
 		cp $from/package.json $from/package-lock.json "$to"
-		npm ci --silent --ignore-scripts --prefix "$to"
+		npm ci --loglevel error --no-fund --no-audit --ignore-scripts --prefix "$to"
 		done_with rate-limiter-flexible
 	fi
 }
