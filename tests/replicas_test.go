@@ -2,6 +2,7 @@ package tests
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,18 +32,20 @@ func startFollowed(t testing.TB) *followed {
 	return f
 }
 
-// args returns the arguments of a proxy that has its decisions confirmed.
-func (f *followed) args(ms string) []string {
-	return []string{
-		"--backend", "redis://" + f.network.Addr, "--backend-timeout", "10000", "--fail-policy", "error", "--wait-replicas", "1", ms,
+// confirmed returns the arguments of a proxy that has its decisions confirmed by a replica of each node.
+func confirmed(ms string, nodes ...*followed) []string {
+	args := []string{"--backend-timeout", "10000", "--fail-policy", "error", "--wait-replicas", "1", ms}
+	for _, f := range nodes {
+		args = append(args, "--backend", "redis://"+f.network.Addr)
 	}
+	return args
 }
 
 // While the replica gets nothing, whatever charges or changes something is answered by its FAIL policy, and denials as ever.
 func TestReplicasMustHaveADecision(t *testing.T) {
 	t.Parallel()
 	f := startFollowed(t)
-	p := startProxy(t, append(f.args("50"), "--advance", "no")...)
+	p := startProxy(t, append(confirmed("5000", f), "--advance", "no")...)
 	c := dial(t, p.addr)
 	requests := []string{
 		"RL.SLIDE a 10 1h", "RL.COUNTER b 10 1h", "RL.FIXED c 10 1h", "RL.BUCKET d 10 10 1h", "CL.THROTTLE e 10 10 3600",
@@ -52,6 +55,7 @@ func TestReplicasMustHaveADecision(t *testing.T) {
 		require.NotContains(t, fmt.Sprint(c.do(t, words(line)...)), "UNAVAILABLE")
 	}
 	require.Zero(t, c.info(t, "not_replicated"))
+	require.EqualValues(t, "OK", c.do(t, "CONFIG", "SET", "wait-replicas", "1 50"))
 	f.behind.Set(faultnet.Faults{SwallowReplies: true})
 	for _, line := range append(requests, "RL.SETTLE lent x 1", "RL.RENEW held x", "RL.RELEASE held x", "RL.RESET a") {
 		reply := c.do(t, words(line)...)
@@ -73,6 +77,7 @@ func TestReplicasMustHaveADecision(t *testing.T) {
 	eventually(t, "the node to take writes again, without requests", func() bool {
 		return fields(t, c.do(t, "RL.NODES").([]any)[0])["state"] == "up"
 	})
+	require.EqualValues(t, "OK", c.do(t, "CONFIG", "SET", "wait-replicas", "1 5000"))
 	require.EqualValues(t, 9, c.decide(t, "RL.SLIDE a 10 1h").remaining, "the reset was done")
 	require.EqualValues(t, 7, c.decide(t, "RL.COUNTER b 10 1h").remaining, "both requests were charged")
 }
@@ -86,19 +91,27 @@ func shortened(t *testing.T, reply any) [3]int64 {
 }
 
 // A replica that confirms what counts, and is cut off at some moment, takes over. What was admitted before counts there,
-// also what proxies had admitted from advances: a failover loses nothing, and no limit is exceeded.
+// also what proxies had admitted from advances: a failover loses nothing, and no limit is exceeded. With a list, it is
+// the failover of one of its nodes.
 func TestAFailoverLosesNothingThatReplicasHave(t *testing.T) {
 	t.Parallel()
-	for advance, name := range map[string]string{"no": "at home", "yes": "with advances"} {
-		t.Run(name, func(t *testing.T) {
+	for _, c := range []struct {
+		name, advance string
+		nodes         int
+	}{{"at home", "no", 1}, {"with advances", "yes", 1}, {"in a list", "yes", 3}} {
+		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			f := startFollowed(t)
-			args := append(f.args("20"), "--advance", advance, "--advance-time", "2000")
+			nodes := make([]*followed, c.nodes)
+			for i := range nodes {
+				nodes[i] = startFollowed(t)
+			}
+			args := append(confirmed("20", nodes...), "--advance", c.advance, "--advance-time", "2000")
 			a := askKeys(t, startProxies(t, 2, args)...)
 			a.more(2000)
-			if advance == "yes" {
+			if c.advance == "yes" {
 				eventually(t, "advances", func() bool { return dial(t, a.proxies[0].addr).info(t, "advance_decisions") > 100 })
 			}
+			f := homeOf(t, "hot", nodes)
 			f.behind.Set(faultnet.Faults{SwallowReplies: true})
 			a.more(300)
 			f.node.Kill()
@@ -113,13 +126,76 @@ func TestAFailoverLosesNothingThatReplicasHave(t *testing.T) {
 	}
 }
 
+// homeOf returns the node that has a key.
+func homeOf(t *testing.T, key string, nodes []*followed) *followed {
+	t.Helper()
+	i := slices.IndexFunc(nodes, func(f *followed) bool { return f.node.Do("EXISTS", "rl:{"+key+"}") == "1" })
+	require.GreaterOrEqual(t, i, 0, key)
+	return nodes[i]
+}
+
+// A replica of one node of a list is behind, and then away. Requests about the keys of that node are refused, alone and
+// together with keys of other nodes, of which nothing is charged then. Those about all other keys are answered.
+func TestOnlyTheKeysOfANodeWhoseReplicasLackThemAreRefused(t *testing.T) {
+	t.Parallel()
+	const keys = 40
+	nodes := []*followed{startFollowed(t), startFollowed(t), startFollowed(t)}
+	p := startProxy(t, append(confirmed("2000", nodes...), "--advance", "no")...)
+	c := dial(t, p.addr)
+	slide := func(i int) string { return fmt.Sprintf("RL.SLIDE k:%d 100 1h", i) }
+	home, other := -1, -1 // keys of the node whose replica fails, and of another one
+	f, of := nodes[1], make([]*followed, keys)
+	var all [][]any
+	for i := range keys {
+		all = append(all, words(slide(i)))
+		require.EqualValues(t, 99, c.decide(t, slide(i)).remaining)
+		if of[i] = homeOf(t, fmt.Sprint("k:", i), nodes); of[i] == f {
+			home = i
+		} else {
+			other = i
+		}
+	}
+	state := func(f *followed) string {
+		for _, n := range c.do(t, "RL.NODES").([]any) {
+			if n := fields(t, n); n["node"] == f.network.Addr {
+				return fmt.Sprint(n["state"])
+			}
+		}
+		return ""
+	}
+	refused := errReply("UNAVAILABLE " + f.network.Addr + ": 0 of 1 replicas had the write after 2000 ms")
+	check := func(lacks, both string) {
+		left := c.decide(t, slide(other)+" COST 0").remaining
+		require.Equal(t, refused, c.do(t, words(both)...), lacks)
+		eventually(t, "nothing to be held of the other key", func() bool {
+			return c.decide(t, slide(other)+" COST 0").remaining == left
+		})
+		for i, reply := range c.pipeline(t, all...) {
+			if of[i] == f {
+				require.Equal(t, refused, reply, lacks)
+			} else {
+				require.EqualValues(t, 1, shortened(t, reply)[0], lacks)
+			}
+		}
+		for _, n := range nodes {
+			require.Equal(t, map[bool]string{true: "refuses", false: "up"}[n == f], state(n), lacks)
+		}
+	}
+	f.behind.Set(faultnet.Faults{SwallowReplies: true})
+	check("behind", fmt.Sprintf("%s AND k:%d 100 1h", slide(home), other))
+	f.behind.Set(faultnet.Faults{})
+	f.behind.Cut()
+	eventually(t, "the node to take writes", func() bool { return state(f) == "up" })
+	f.replica.Kill()
+	check("away", fmt.Sprintf("%s AND k:%d 100 1h", slide(other), home))
+}
+
 // A master is killed at full load, and comes back as a replica of its successor. Nothing that was admitted is lost.
 func TestFailoversLoseNothingThatReplicasHave(t *testing.T) {
 	t.Parallel()
-	confirmed := []string{"--backend-timeout", "10000", "--fail-policy", "error", "--wait-replicas", "1", "2000", "--backend"}
 	run := func(t *testing.T, url string, master, replica *redistest.Server) {
 		t.Helper()
-		a := askKeys(t, startProxies(t, 2, append(confirmed, url))...)
+		a := askKeys(t, startProxies(t, 2, append(confirmed("2000"), "--backend", url))...)
 		a.admits(500)
 		master.Kill()
 		eventually(t, "the replica to take over", func() bool {
