@@ -125,9 +125,9 @@ func TestAccuracy(t *testing.T) {
 		for _, l := range p.Rows {
 			t.Run(l.name, func(t *testing.T) {
 				t.Parallel()
-				l.faults = trouble(t, func() *stand { return l.stand(t) })
+				l.faults = trouble(t, func(args ...string) *stand { return l.stand(t, args...) })
 				if l.command {
-					l.faults.Confirmed = l.stand(t, "--wait-replicas", "1", "50").failover(refusing)
+					l.faults.Confirmed = l.stand(t, append(noAdvance, "--wait-replicas", "1", "50")...).failover(refusing)
 					require.LessOrEqual(t, l.faults.Confirmed, 1.0, "admitted in all although replicas confirm each decision")
 				}
 				if l.ids {
@@ -139,7 +139,7 @@ func TestAccuracy(t *testing.T) {
 		t.Run("embedded", func(t *testing.T) {
 			t.Parallel()
 			slide := rows()[0]
-			p.Embedded = trouble(t, func() *stand { return slide.embedded(t) })
+			p.Embedded = trouble(t, func(...string) *stand { return slide.embedded(t) })
 			p.Embedded.Once = slide.once(slide.embedded(t))
 			t.Logf("%+v", p.Embedded)
 		})

@@ -52,7 +52,7 @@ func (g *other) measure(t testing.TB) {
 		g.wrong = reason(err)
 		return
 	}
-	g.faults = trouble(t, func() *stand { return g.stand(t) })
+	g.faults = trouble(t, func(...string) *stand { return g.stand(t) })
 	g.seen = realClock(asker(p)).live(t)
 }
 
