@@ -13,7 +13,7 @@ import (
 var allowed = map[string][]string{
 	"cmd/rlproxy": {
 		"cmd/rlproxy/config", "commands", "commands/acl", "commands/config", "commands/info", "commands/slots", "commands/table", "commands/waiting", "engine", "engine/backend", "engine/calendar", "engine/decisionlog", "engine/decisionlog/why", "engine/forward", "engine/hotkeys", "engine/layout", "engine/memory",
-		"engine/observe", "engine/redis", "engine/scan", "policy", "policy/envoy", "policy/store", "resp", "rls", "web", "web/metrics", "internal/lines", "internal/login", "internal/machine",
+		"engine/observe", "engine/redis", "engine/scan", "policy", "policy/envoy", "policy/store", "resp", "rls", "web", "web/metrics", "internal/keypair", "internal/lines", "internal/login", "internal/machine",
 	},
 	"cmd/rlproxy/config": {"commands/word", "engine", "engine/backend", "engine/layout", "engine/replicas", "engine/split", "policy", "internal/glob", "internal/keypair"},
 	"commands": {

@@ -153,6 +153,31 @@ func TestTLSFilesAreChecked(t *testing.T) {
 	}
 }
 
+// The files with the certificates of nodes, and of clients, are replaced under their paths.
+func TestAReloadSaysWhichCertificatesAreReplaced(t *testing.T) {
+	t.Parallel()
+	a, next := newAuthority(t), newAuthority(t)
+	cert, key := a.issue(t, "shown to nodes", time.Now().Add(time.Hour))
+	p := startProxy(t, "--backend", startNode(t).URL(), "--backend-tls-cert-file", cert, "--backend-tls-key-file", key,
+		"--backend-tls-ca-cert-file", a.file, "--tls-ca-cert-file", a.file)
+	p.hangup(t, reloaded)
+	require.NotContains(t, p.Output.String(), "reload changes", "nothing has changed")
+
+	newCert, newKey := next.issue(t, "shown from now on", time.Now().Add(2*time.Hour))
+	for to, from := range map[string]string{cert: newCert, key: newKey, a.file: next.file} {
+		require.NoError(t, os.Rename(from, to))
+	}
+	p.hangup(t, reloaded)
+	for directive, names := range map[string][2]string{
+		"backend-tls-cert-file": {"shown to nodes", "shown from now on"}, "backend-tls-ca-cert-file": {"authority", "authority"},
+		"tls-ca-cert-file": {"authority", "authority"},
+	} {
+		require.Regexp(t, `level=notice msg="reload changes certificates" directive=`+directive+
+			` from="CN=`+names[0]+`, expires \S+, SHA-256 [0-9a-f]{8}" to="CN=`+names[1]+`, expires `, p.Output.String())
+	}
+	require.NotContains(t, p.Output.String(), "directive=tls-cert-file")
+}
+
 // TestReloadTakesEffectAsAWholeOrNotAtAll changes the files of a running proxy. A valid
 // configuration takes effect; of an invalid one, nothing does.
 func TestReloadTakesEffectAsAWholeOrNotAtAll(t *testing.T) {
@@ -192,7 +217,8 @@ func TestReloadTakesEffectAsAWholeOrNotAtAll(t *testing.T) {
 	_, err = dialTLS(t, p.addr, a.trust())
 	require.Error(t, err)
 	require.Contains(t, p.Output.String(), `msg="changed directive takes effect only after a restart" directive=maxclients from=10000 to=17`)
-	require.Contains(t, p.Output.String(), `msg="reload changes the certificate" from_expires=`)
+	require.Contains(t, p.Output.String(), `msg="reload changes certificates" directive=tls-cert-file from="CN=server, expires `)
+	require.NotContains(t, p.Output.String(), "directive=backend-tls")
 	require.Contains(t, p.Output.String(), `msg="reload changes a directive" directive=loglevel from=notice to=verbose`)
 	require.Equal(t, []any{"loglevel", "verbose"}, open.do(t, "CONFIG", "GET", "loglevel"))
 	require.Equal(t, []any{"maxclients", "10000"}, open.do(t, "CONFIG", "GET", "maxclients"))

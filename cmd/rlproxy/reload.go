@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/rlproxy/rlproxy/commands/acl"
 	configcmd "github.com/rlproxy/rlproxy/commands/config"
 	"github.com/rlproxy/rlproxy/commands/table"
+	"github.com/rlproxy/rlproxy/internal/keypair"
 	"github.com/rlproxy/rlproxy/internal/login"
 	"github.com/rlproxy/rlproxy/internal/machine"
 	"github.com/rlproxy/rlproxy/resp"
@@ -34,7 +36,7 @@ type live struct {
 
 	mu       sync.Mutex     // held while the configuration changes
 	lastRead *config.Config // the configuration as last read, without the changes of CONFIG SET; guarded by mu
-	acl      *acl.Users     // the users in effect; guarded by mu
+	inEffect prepared       // what the configuration refers to; guarded by mu
 
 	// Set while serve starts, before apply is called.
 	log     *slog.Logger
@@ -96,8 +98,9 @@ func (l *live) use(c *config.Config) {
 
 // prepared holds what live directives refer to, loaded and valid.
 type prepared struct {
-	tls *tls.Config // nil without tls-port
-	acl *acl.Users
+	tls          *tls.Config // nil without tls-port
+	acl          *acl.Users
+	certificates map[string]string // what a file with certificates has, by its directive; "" if it is not set
 }
 
 // protected reports whether only clients on this machine are answered.
@@ -117,6 +120,11 @@ func prepare(c *config.Config) (p prepared, err error) {
 			return p, err
 		}
 	}
+	p.certificates = map[string]string{
+		"tls-cert-file": keypair.Describe(c.TLS.CertFile), "tls-ca-cert-file": keypair.Describe(c.TLS.CAFile),
+		"backend-tls-cert-file":    keypair.Describe(c.BackendTLS.CertFile),
+		"backend-tls-ca-cert-file": keypair.Describe(c.BackendTLS.CACertFile),
+	}
 	p.acl, err = users(c)
 	return p, err
 }
@@ -124,7 +132,7 @@ func prepare(c *config.Config) (p prepared, err error) {
 // apply puts c, which was read, and p into effect. mu is held, or nothing is served yet.
 func (l *live) apply(c *config.Config, p prepared) {
 	l.tls.current.Store(p.tls)
-	l.lastRead, l.acl = c, p.acl
+	l.lastRead, l.inEffect = c, p
 	l.server.SetProtectedMode(p.protected(c)) // first: the new ACL may ask for no password
 	l.handler.SetACL(p.acl)
 	l.web.SetRules(p.rules(c))
@@ -156,7 +164,7 @@ func (l *live) reload() error {
 	if err != nil {
 		return err
 	}
-	if l.acl.Anonymous() == nil && p.acl.Anonymous() != nil && !next.NoPass {
+	if l.inEffect.acl.Anonymous() == nil && p.acl.Anonymous() != nil && !next.NoPass {
 		return errOpens
 	}
 	// Again, even if it is the same: it may have been renamed.
@@ -195,10 +203,11 @@ func (l *live) logChanges(now, next *config.Config) {
 	}
 }
 
-// logFiles logs what a reload changes in the users and the certificate, which may be in files of the same name.
+// logFiles logs what a reload changes in the users and in certificates, which may be in files of the same name.
 func (l *live) logFiles(next prepared) {
-	for _, name := range slices.Compact(slices.Sorted(slices.Values(append(l.acl.Names(), next.acl.Names()...)))) {
-		switch was, is := l.acl.User(name), next.acl.User(name); {
+	now := l.inEffect
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(append(now.acl.Names(), next.acl.Names()...)))) {
+		switch was, is := now.acl.User(name), next.acl.User(name); {
 		case was == nil:
 			l.log.Info("reload adds a user", "user", name, "rules", brief(is))
 		case is == nil:
@@ -209,9 +218,9 @@ func (l *live) logFiles(next prepared) {
 			l.log.Info("reload changes a user's passwords", "user", name)
 		}
 	}
-	if now := l.tls.current.Load(); now != nil && next.tls != nil {
-		if was, is := now.Certificates[0].Leaf, next.tls.Certificates[0].Leaf; !was.Equal(is) {
-			l.log.Info("reload changes the certificate", "from_expires", was.NotAfter, "to_expires", is.NotAfter)
+	for _, name := range slices.Sorted(maps.Keys(next.certificates)) {
+		if was, is := now.certificates[name], next.certificates[name]; was != is {
+			l.log.Info("reload changes certificates", "directive", name, "from", was, "to", is)
 		}
 	}
 }

@@ -1,11 +1,15 @@
-// Package keypair reads a certificate and its private key.
+// Package keypair reads a certificate and its private key, and says which certificates a file has.
 package keypair
 
 import (
+	"cmp"
+	"crypto/sha256"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/pem"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 )
@@ -54,4 +58,32 @@ func encrypted(file []byte) bool {
 		}
 	}
 	return false
+}
+
+// Describe says in a few words which certificates a PEM file has: the name in the first one, how many there are, when
+// the first of them expires, and the beginning of a hash, which is another one if any certificate is another one.
+// Describe returns "" if path is empty, or if the file cannot be read or has none.
+func Describe(path string) string {
+	file, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	var certs []*x509.Certificate
+	hash := sha256.New()
+	for block, rest := pem.Decode(file); block != nil; block, rest = pem.Decode(rest) {
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil && block.Type == "CERTIFICATE" {
+			certs = append(certs, c)
+			hash.Write(c.Raw)
+		}
+	}
+	if len(certs) == 0 {
+		return ""
+	}
+	first := slices.MinFunc(certs, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
+	text := cmp.Or(certs[0].Subject.String(), strings.Join(certs[0].DNSNames, " "), certs[0].SerialNumber.String())
+	if more := len(certs) - 1; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Sprintf("%.128s, expires %s, SHA-256 %.4x", text, first.NotAfter.UTC().Format(time.RFC3339),
+		hash.Sum(nil))
 }

@@ -75,3 +75,19 @@ func TestErrorsNameTheFiles(t *testing.T) {
 	_, err = Load(certFile+".none", keyFile)
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
+
+func TestDescribeTellsCertificatesApart(t *testing.T) {
+	_, key, one := newPair(t)
+	_, _, two := newPair(t)
+	path := file(t, key, one)
+	about := Describe(path)
+	require.Regexp(t, `^1, expires 20..-..-..T..:..:..Z, SHA-256 [0-9a-f]{8}$`, about)
+	require.Equal(t, about, Describe(file(t, one)), "without its key")
+	require.NotEqual(t, about, Describe(file(t, two)))
+	both := Describe(file(t, one, two))
+	require.Regexp(t, `^1 and 1 more, expires `, both)
+	require.NotEqual(t, both, Describe(file(t, two, one)))
+	require.Empty(t, Describe(file(t, key)))
+	require.Empty(t, Describe(""))
+	require.Empty(t, Describe(path+".away"))
+}
