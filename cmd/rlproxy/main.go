@@ -50,20 +50,31 @@ func main() {
 	}
 }
 
+// fetchWithin is how long a server may take for all that a URL names.
+const fetchWithin = 30 * time.Second
+
 // open opens a file that is only read. The name - is the standard input, and a URL is fetched by HTTP.
 func open(name string) (io.ReadCloser, error) {
 	switch {
 	case name == "-":
 		return os.Stdin, nil
 	case strings.HasPrefix(name, "http://"), strings.HasPrefix(name, "https://"):
-		answer, err := http.Get(name) // #nosec G107 -- the user names it
-		if err != nil {
-			return nil, err
-		}
-		if answer.StatusCode != http.StatusOK {
-			return nil, errors.Join(errors.New(answer.Status), answer.Body.Close())
-		}
-		return answer.Body, nil
+		return fetch(name, fetchWithin)
 	}
 	return os.Open(name) // #nosec G304 -- the user names it
+}
+
+// fetch requests what a URL names. Reading it fails, too, when the time is over. Errors have no password of the URL.
+func fetch(address string, within time.Duration) (io.ReadCloser, error) {
+	client := http.Client{Timeout: within}
+	answer, err := client.Get(address)
+	switch {
+	case os.IsTimeout(err):
+		return nil, fmt.Errorf("no answer within %v: %w", within, err)
+	case err != nil:
+		return nil, err
+	case answer.StatusCode != http.StatusOK:
+		return nil, errors.Join(errors.New(answer.Status), answer.Body.Close())
+	}
+	return answer.Body, nil
 }

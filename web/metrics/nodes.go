@@ -13,8 +13,8 @@ var (
 		"1 while the node is up but refused the last call, for example because it lacks memory or permissions, else "+
 			"0.", "node")
 	nodeTrouble = gauge("node_trouble_info",
-		"1 while the node is not up or refuses, with the reason, which has the node's last error, else 0.", "node",
-		"why")
+		"1, with the reason in the label why, while the node is down or refuses calls; 0, with an empty why, while "+
+			"nothing is wrong with it.", "node", "why")
 	nodeLatency = gauge("node_latency_seconds",
 		"How long the node took to say what it says of itself, which it is asked every 10 seconds.", "node")
 	nodeOffset = gauge("node_clock_offset_seconds",
