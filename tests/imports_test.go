@@ -67,14 +67,14 @@ var allowed = map[string][]string{
 		"engine", "engine/backend", "engine/backlog", "engine/forward/keyspec", "engine/forward/replies", "lua", "internal/episodes", "internal/histogram", "internal/redisline", "internal/replyscan",
 	},
 	"engine/conformance/model": {"engine", "engine/limit"},
-	"engine/decisionlog/why":   {"engine/decisionlog", "internal/glob"},
+	"engine/decisionlog/why":   {"engine/decisionlog", "internal/glob", "internal/login"},
 
 	"engine/forward/keyspec": nil,
 	"engine/forward/replies": nil,
 
 	"policy/store":         {"commands/word", "engine", "engine/backend", "engine/registry", "policy", "internal/machine", "internal/episodes"},
 	"policy":               {"commands/ratelimit", "commands/reply", "commands/word", "engine", "engine/limit"},
-	"policy/envoy":         {"commands/word", "engine", "engine/limit", "policy"},
+	"policy/envoy":         {"commands/word", "engine", "engine/limit", "policy", "internal/login"},
 	"shard":                nil,
 	"shard/topk":           nil,
 	"shard/lease":          nil,

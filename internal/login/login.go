@@ -4,6 +4,7 @@ package login
 import (
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"strings"
 )
@@ -42,4 +43,12 @@ func (l Login) Read() (user, password string, err error) {
 		return "", "", fmt.Errorf("can't read a password: %s must have 1 to %d bytes", l.PasswordFile, maxPassword)
 	}
 	return l.User, password, nil
+}
+
+// Hide returns a URL without its password, to be shown. Whatever is no URL by HTTP is returned as it is.
+func Hide(name string) string {
+	if u, err := url.Parse(name); err == nil && strings.HasPrefix(u.Scheme, "http") {
+		return u.Redacted()
+	}
+	return name
 }

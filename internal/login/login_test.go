@@ -35,3 +35,11 @@ func TestAUserHasOnePassword(t *testing.T) {
 		require.Equal(t, want, l.Conflicts(), "%+v", l)
 	}
 }
+
+func TestHideTakesOutPasswords(t *testing.T) {
+	for name, shown := range map[string]string{
+		"https://u:p@h/a?b=c": "https://u:xxxxx@h/a?b=c", "http://h/a": "http://h/a", "a b:c@d/%zz": "a b:c@d/%zz", "-": "-", "file:/u:p@h": "file:/u:p@h",
+	} {
+		require.Equal(t, shown, Hide(name))
+	}
+}

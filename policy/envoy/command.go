@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/internal/login"
 )
 
 const usage = `Read configurations of envoyproxy/ratelimit and write policies for rlproxy.
@@ -84,7 +85,7 @@ func parse(args []string, open func(string) (io.ReadCloser, error)) (*Import, st
 		if err != nil {
 			return nil, "", err
 		}
-		sources = append(sources, Input{name, text})
+		sources = append(sources, Input{login.Hide(name), text})
 	}
 	im, err := Read(sources, Options{Algorithm: kind})
 	return im, *format, err

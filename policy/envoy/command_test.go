@@ -45,6 +45,17 @@ func TestExamplesAreImportedAsInTheGoldenFiles(t *testing.T) {
 	}
 }
 
+// What is written may be kept for long, or shown to others.
+func TestThePasswordOfAURLIsNotWritten(t *testing.T) {
+	var out, errs bytes.Buffer
+	code := Run([]string{"https://user:hush@host/store.yaml"}, func(string) (io.ReadCloser, error) {
+		return os.Open(filepath.Join("testdata", "partly.yaml"))
+	}, &out, &errs)
+	require.Equal(t, 1, code)
+	require.Contains(t, out.String(), "user:xxxxx@host/store.yaml")
+	require.NotContains(t, out.String()+errs.String(), "hush")
+}
+
 // The example of docs/policies.md is imported as that page says.
 func TestDocumentedExampleIsImportedAsThePageSays(t *testing.T) {
 	page, err := os.ReadFile("../../docs/policies.md")

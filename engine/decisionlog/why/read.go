@@ -17,6 +17,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/engine/decisionlog"
 	"github.com/rlproxy/rlproxy/internal/glob"
+	"github.com/rlproxy/rlproxy/internal/login"
 )
 
 // most is how many answers are shown.
@@ -59,7 +60,7 @@ func (q *question) search(open func(string) (io.ReadCloser, error)) (found answe
 		}
 		err = q.read(name, f, &found)
 		if err = errors.Join(err, f.Close()); err != nil {
-			return found, fmt.Errorf("%s: %w", name, err)
+			return found, fmt.Errorf("%s: %w", login.Hide(name), err)
 		}
 	}
 	found.trim(most)
