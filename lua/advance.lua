@@ -49,7 +49,8 @@ local function keep(rec, t)
     local q = spec.of(o.spec)
     for i, name in ipairs(q.names) do
       local life = q.algorithm.drains and q.limits[i] / q.parameter * q.windows[i] or lease.life(name)
-      ending = max(ending, o.deadline + min(life, schema.DRAIN) + math.ceil(q.windows[i] / 65536))
+      local till, begins = o.deadline + min(life, schema.DRAIN) + math.ceil(q.windows[i] / 65536), q.each[i].begins
+      ending = max(ending, begins and begins + q.windows[i] or till)
     end
   end
   if not st then
@@ -194,7 +195,7 @@ function advance.room_at(st, rec, over, most, strict)
   if left >= 0 then return holds.room_at(st, rec, over, left, strict) end
   local last = rec.clock
   for _, o in ipairs(rec.advanced.out) do last = max(last, o.deadline) end
-  return last + st.window + 1
+  return st.kind == lib.fixed.kind and lib.fixed.empty_after(st, last) or last + st.window + 1
 end
 
 -- empty_at is holds.empty_at with advances: proxies may be admitting from them until now.
@@ -240,18 +241,18 @@ end
 
 -- renew makes or renews the asker's advance o. It returns that, and whether the key is in a calm.
 local function renew(rec, t, q, o, asked)
-  local clock, shortest, mine = rec.clock, huge, o ~= nil
+  local clock, span, left, mine = rec.clock, min(asked.span, LONGEST), huge, o ~= nil
   for i = 1, q.count do
-    local begins = q.each[i].begins -- no advance lasts beyond a calendar window
-    shortest = min(shortest, q.windows[i], begins and PART * (begins + q.windows[i] - clock) or huge)
+    local begins = q.each[i].begins -- no advance is made before a calendar window begins, or lasts beyond its end
+    span = min(span, floor(q.windows[i] / PART))
+    if begins then left = min(left, clock < begins and 0 or begins + q.windows[i] - clock) end
   end
-  local span = min(asked.span, floor(shortest / PART), LONGEST)
   for _, other in ipairs(t.out) do -- the answer with the one that it has may still be under way
     mine = mine or other.proxy == asked.proxy and sub(other.spec, lib.messages.FLAGS_AT) == q.about
   end
   if o and o.recalled > 0 or not o and (mine or asked.account or #t.out >= MOST or rec.lease) then return o end
   local calms = asked.want > 0 and calm(rec.key, clock)
-  if asked.want == 0 or span == 0 or calms then
+  if asked.want == 0 or span == 0 or span > left or calms then
     if o then o.recalled = clock end -- it is not renewed
     return o, calms
   end

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -31,7 +30,8 @@ type advances struct {
 	home  *model.Home
 	specs []limit.Spec
 	known [3]*advance.Terms // by proxy and spec: what a proxy was told last
-	seen  struct{ granted, denied, recalled, advanced, again int }
+	about [3]limit.Spec     // by proxy: the spec of that
+	seen  struct{ granted, denied, misdated, recalled, advanced, again int }
 }
 
 var algorithmOf = map[limit.Kind]model.Algorithm{
@@ -41,7 +41,10 @@ var algorithmOf = map[limit.Kind]model.Algorithm{
 // boundsOf returns what the specification calls a spec.
 func boundsOf(s *limit.Spec) (all model.Bounds) {
 	for _, w := range s.Limits() {
-		m := model.Measure{Algorithm: algorithmOf[s.Kind], Parameter: s.Param, Window: w.Length}
+		m := model.Measure{Algorithm: algorithmOf[s.Kind], Parameter: s.Param, Window: w.Ms()}
+		if period, _ := w.Calendar(); period != "" {
+			m.Algorithm, m.Parameter = model.Calendar, w.EndsAt(0)-m.Window
+		}
 		all = append(all, model.Bound{Measure: m, Limit: w.Limit, Strict: s.Kind == limit.Counter && s.Manner != 0})
 	}
 	return all
@@ -59,8 +62,13 @@ func (a *advances) decide(s limit.Spec, requests int64) {
 	answers, _, err := c.Decode(reply)
 	require.NoError(a.t, err)
 	got := answers[0]
-	require.Empty(a.t, got.Failure)
 	want := a.home.Decide(a.clock, &model.Ask{Bounds: boundsOf(&s), Cost: s.Cost, Requests: requests})
+	if want.Misdated {
+		a.seen.misdated++
+		require.Equal(a.t, fmt.Sprint("CALENDAR ", a.clock), got.Failure)
+		return
+	}
+	require.Empty(a.t, got.Failure)
 	require.Equal(a.t, want.Recalled, got.Recalled, "%+v %+v", want, got)
 	if s.Cost == 0 { // what it answers then is tested elsewhere
 		return
@@ -78,9 +86,8 @@ func (a *advances) decide(s limit.Spec, requests int64) {
 
 // account has a proxy account to both, and ask for more.
 func (a *advances) account(proxy int, s limit.Spec, account *advance.Account, want int64) {
-	window := slices.MinFunc(s.Limits(), func(v, w limit.Window) int { return int(v.Length - w.Length) }).Length
 	roundTrip := time.Duration(a.rng.IntN(2)*80) * time.Millisecond
-	m := wire.NewAdvanceAsk(strconv.Itoa(proxy), &s, advance.Message{Account: account, Want: want}, advance.Span(advance.Usual, window, roundTrip))
+	m := wire.NewAdvanceAsk(strconv.Itoa(proxy), &s, advance.Message{Account: account, Want: want}, advance.Span(advance.Usual, s.Shortest(), roundTrip))
 	reply, err := callOn(a.node, lua.Advance, "rl:{"+a.key+"}", a.clock, wire.Args(m))
 	require.NoError(a.t, err)
 	got, err := wire.DecodeAdvance(reply, &s)
@@ -99,16 +106,22 @@ func (a *advances) account(proxy int, s limit.Spec, account *advance.Account, wa
 	if got.Terms.Number != 0 {
 		a.seen.advanced++
 	}
-	a.known[proxy] = &got.Terms
+	a.known[proxy], a.about[proxy] = &got.Terms, s
 }
 
 func (a *advances) step() {
-	a.clock += int64([]int{0, 0, 1, 3, 20, 60, 300}[a.rng.IntN(7)])
-	if a.rng.IntN(60) == 0 {
+	pauses := []int64{0, 0, 1, 3, 20, 60, 300}
+	if s := a.specs[0]; s.HasCalendar() && s.Windows[0].EndsAt(0)-a.clock < 800 {
+		pauses = pauses[:5]
+	} else if a.rng.IntN(60) == 0 {
 		a.clock += a.rng.Int64N(4000)
 	}
+	a.clock += pauses[a.rng.IntN(len(pauses))]
 	s := a.specs[a.rng.IntN(len(a.specs))]
 	s.Cost = int64(1 + a.rng.IntN(3))
+	if s.HasCalendar() && a.rng.IntN(20) > 0 { // seldom with a date that may be wrong
+		s.Date(a.clock)
+	}
 	switch n := a.rng.IntN(20); {
 	case n == 0 && a.rng.IntN(4) == 0:
 		var c wire.Call
@@ -125,6 +138,7 @@ func (a *advances) step() {
 		proxy := a.rng.IntN(len(a.known))
 		s := a.specs[proxy%len(a.specs)]
 		s.Cost = 1
+		s.Date(a.clock)
 		k, want := a.known[proxy], a.rng.Int64N(200)
 		if a.rng.IntN(4) == 0 {
 			want = 0
@@ -133,7 +147,7 @@ func (a *advances) step() {
 			a.account(proxy, s, nil, want)
 			return
 		}
-		was := a.known[proxy]
+		was, s := a.known[proxy], a.about[proxy]
 		account := &advance.Account{Number: k.Number, Keep: k.Units}
 		for at := k.Clock; account.Keep > 0 && a.rng.IntN(4) > 0; at += 1 + a.rng.Int64N(16) {
 			d := advance.Draw{At: at, Units: 1 + a.rng.Int64N(account.Keep)}
@@ -158,7 +172,7 @@ func TestAdvancesAreAsSpecified(t *testing.T) {
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		a := &advances{t: t, rng: rng, node: node, key: fmt.Sprintf("k%d", seed), clock: 4102444800000 + rng.Int64N(10000), home: model.NewHome()}
-		s := limit.Spec{Kind: []limit.Kind{limit.Slide, limit.Counter, limit.Fixed, limit.Bucket}[rng.IntN(4)], N: 1 + rng.IntN(2), Param: 1}
+		s := limit.Spec{Kind: []limit.Kind{limit.Slide, limit.Counter, limit.Fixed, limit.Fixed, limit.Bucket}[rng.IntN(5)], N: 1 + rng.IntN(2), Param: 1}
 		switch s.Kind {
 		case limit.Counter:
 			s.Param, s.Manner = []int64{1, 2, 10, 500}[rng.IntN(4)], rng.Int64N(2)
@@ -167,7 +181,11 @@ func TestAdvancesAreAsSpecified(t *testing.T) {
 		}
 		for i := range s.N {
 			s.Windows[i] = limit.Window{Length: []int64{2000, 8000}[i], Limit: 100 + rng.Int64N(300)}
-			if seed%5 == 0 { // a log that is too long for an inline record
+			if length, ok := limit.CalendarLength([]byte("day")); ok && i == 0 && s.Kind == limit.Fixed && seed%2 == 0 {
+				s.Windows[i].Length = length
+				a.clock -= 15_000 // it passes midnight
+			}
+			if seed%5 == 0 && s.Windows[i].Ms() < day { // a log that is too long for an inline record
 				s.Windows[i].Length, s.Windows[i].Limit = s.Windows[i].Length*30, 2000+s.Windows[i].Limit
 			}
 		}
@@ -177,6 +195,9 @@ func TestAdvancesAreAsSpecified(t *testing.T) {
 			other.Manner = 1 - s.Manner
 		}
 		a.specs = []limit.Spec{s, other}
+		for i := range a.specs {
+			a.specs[i].Date(a.clock)
+		}
 		t.Run(fmt.Sprintf("%d %v", seed, s.Kind), func(t *testing.T) {
 			a.t = t
 			for range 300 {
@@ -188,6 +209,7 @@ func TestAdvancesAreAsSpecified(t *testing.T) {
 		}
 		total.seen.granted += a.seen.granted
 		total.seen.denied += a.seen.denied
+		total.seen.misdated += a.seen.misdated
 		total.seen.recalled += a.seen.recalled
 		total.seen.advanced += a.seen.advanced
 		total.seen.again += a.seen.again
@@ -274,6 +296,59 @@ func TestAnAccountTellsOfLapsedHolds(t *testing.T) {
 	m := advance.Message{Account: &advance.Account{Number: first.Number, Keep: 100}, Want: 100}
 	require.EqualValues(t, 2, call(clock+200, m).Lapsed)
 	require.Zero(t, call(clock+200, m).Lapsed, "the account comes twice")
+}
+
+// A key is stored no longer than the calendar window of its advances lasts. When the clock steps back before the window,
+// draws still count in it, and nothing is advanced.
+func TestAdvancesOfADayWhoseClockStepsBack(t *testing.T) {
+	node := redistest.Start(t)
+	node.Do("FUNCTION", "LOAD", lua.Library.Source)
+	s := limit.Spec{Kind: limit.Fixed, N: 1, Param: 1, Cost: 1}
+	s.Windows[0].Limit = 1000
+	s.Windows[0].Length, _ = limit.CalendarLength([]byte("day"))
+	s.Date(base)
+	a := advances{t: t, node: node, key: "k", clock: base + 10, home: model.NewHome()}
+	a.decide(s, 1)
+	call := func(clock int64, m advance.Message) *wire.AdvanceAnswer {
+		reply, err := callOn(node, lua.Advance, "rl:{k}", clock, wire.Args(wire.NewAdvanceAsk("p", &s, m, 250)))
+		require.NoError(t, err)
+		answer, err := wire.DecodeAdvance(reply, &s)
+		require.NoError(t, err)
+		return answer
+	}
+	first := call(base+10, advance.Message{Want: 100}).Terms
+	require.EqualValues(t, 100, first.Units)
+	require.Equal(t, time.Duration(base+day+1000)*time.Millisecond, node.Client.PExpireTime(t.Context(), "rl:{k}").Val())
+	account := advance.Account{Number: first.Number, Draws: []advance.Draw{{At: base + 11, Units: 3}}}
+	require.EqualValues(t, 4, call(base-5, advance.Message{Account: &account}).Used[0])
+	require.Zero(t, call(base-5, advance.Message{Want: 100}).Terms.Number)
+	require.NotZero(t, call(base, advance.Message{Want: 100}).Terms.Number)
+}
+
+// A denial beside an advance that does not come back says that there is room when the window of its deadline ends.
+func TestADenialOfAFixedWindowBesideASilentAdvance(t *testing.T) {
+	node := redistest.Start(t)
+	node.Do("FUNCTION", "LOAD", lua.Library.Source)
+	const window = 60_000
+	s := limit.Spec{Kind: limit.Fixed, N: 1, Param: 1, Cost: 1}
+	s.Windows[0] = limit.Window{Length: window, Limit: 1000}
+	_, err := callOn(node, lua.Advance, "rl:{k}", base+10, wire.Args(wire.NewAdvanceAsk("p", &s, advance.Message{Want: 480}, 250)))
+	require.NoError(t, err)
+	s.Cost = 600
+	ask := func(clock int64) wire.Answer {
+		var c wire.Call
+		c.Add(&engine.Request{Key: []byte("k"), Spec: s}, 0)
+		reply, err := node.Client.Do(t.Context(), c.Args(strconv.FormatInt(clock, 10), false, false)...).Text()
+		require.NoError(t, err)
+		answers, _, err := c.Decode(reply)
+		require.NoError(t, err)
+		return answers[0]
+	}
+	require.True(t, ask(base+20).Recalled)
+	denied := ask(base + 100)
+	require.False(t, denied.Recalled)
+	require.EqualValues(t, 0, denied.Granted)
+	require.EqualValues(t, window-100, denied.Usages[0].Room)
 }
 
 // A library from before advances, here one that knows them by another kind, decides nothing about a key of which units are

@@ -62,7 +62,7 @@ function fixed.empty_at(st) return fixed.empty_after(st, st.last) end
 
 -- late charges units at a ms before the newest charge, or in the same ms.
 function fixed.late(st, _, ms, units)
-  if ms >= beginning(st, st.last) then st.used = st.used + units end
+  if beginning(st, ms) == beginning(st, st.last) then st.used = st.used + units end
 end
 
 -- append is described in algorithms.lua.

@@ -84,10 +84,9 @@ func (s *stripe) find(key []byte, spec *limit.Spec) *holding {
 }
 
 // Watch counts the requests for a key with the spec s from now on, and asks for an advance if there are many. A node
-// has just decided one of them, which left room, and its answer took a time. Calendar windows have no advances: by a
-// node's clock, a proxy could admit from an advance of the day before.
+// has just decided one of them, which left room, and its answer took a time.
 func (t *Balances) Watch(key []byte, s *limit.Spec, now Instant, roundTrip time.Duration) {
-	if t.usual.Load() == 0 || s.Cost == 0 || !s.Kind.Windowed() || s.HasCalendar() || s.Shortest() < parts*shortest ||
+	if t.usual.Load() == 0 || s.Cost == 0 || !s.Kind.Windowed() || s.Shortest() < parts*shortest ||
 		s.Smallest() < Reserve*s.Cost {
 		return
 	}

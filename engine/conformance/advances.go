@@ -45,6 +45,7 @@ func RunAdvances(t *testing.T, open func(t *testing.T, clock func() int64) Advan
 			left, phase = 200+h.IntN(500), phase+1
 			h.heat(&hot, kinds[phase%len(kinds)])
 			h.us += 1000 * h.Int64N([]int64{1, 100, 5000, 100_000}[h.IntN(4)])
+			h.us = max(h.us, 1000*(beginsAnew(hot.Requests[0].Spec, h.us/1000)-h.Int64N(4000)))
 		}
 		p.Reset()
 		if h.IntN(4) == 0 {
@@ -66,6 +67,7 @@ func RunAdvances(t *testing.T, open func(t *testing.T, clock func() int64) Advan
 		return
 	}
 	require.Greater(t, h.seen["drawn"], random/10)
+	require.Positive(t, h.seen["calendar drawn"])
 	for _, k := range kinds {
 		require.Positive(t, h.seen[k.String()+" drawn"], k)
 	}
@@ -82,6 +84,17 @@ func (h *history) heat(hot *engine.Pipeline, kind limit.Kind) {
 			return
 		}
 	}
+}
+
+// beginsAnew returns the ms at which a calendar window of a spec ends that a ms is in, if it is in a few days; else 0.
+func beginsAnew(s limit.Spec, ms int64) int64 {
+	s.Date(ms)
+	for _, w := range s.Limits() {
+		if period, _ := w.Calendar(); period == "day" || period == "week" {
+			return w.EndsAt(ms)
+		}
+	}
+	return 0
 }
 
 // spent is what a request was granted.
@@ -131,6 +144,7 @@ func (h *history) drawn(r *engine.Request, res *engine.Result) string {
 	h.spend(r, bounds)
 	h.seen["drawn"]++
 	h.seen[r.Kind.String()+" drawn"]++
+	h.count(r.HasCalendar(), "calendar drawn", "other drawn")
 	exact := k.Window(h.us, &r.Spec, got.Window, true, false)
 	least := max(exact.Limit-most, 0)
 	soonest := exact.ResetAfter

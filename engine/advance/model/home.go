@@ -6,6 +6,7 @@
 package model
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -37,6 +38,7 @@ type Ask struct {
 // Decided is the home's answer.
 type Decided struct {
 	Clock    int64
+	Misdated bool  // a calendar window is not that of the clock, so the requests are refused
 	Granted  int64 // of the requests
 	Recalled bool  // the others are undecided, and to be asked again when advances have come back
 	Publish  bool  // all advances are recalled from all proxies
@@ -196,6 +198,9 @@ func (h *Home) answer(clock int64, q *Ask) (a Decided) {
 	if q.Requests == 0 {
 		return a
 	}
+	if a.Misdated = q.Bounds.left(clock) <= 0; a.Misdated {
+		return a
+	}
 	room, limit := h.Room(clock, q.Bounds)
 	a.Granted = q.Requests
 	if q.Cost > 0 {
@@ -257,7 +262,7 @@ func (h *Home) terms(clock int64, q *Ask, mine int) advance.Terms {
 		return h.termsOf(mine, clock)
 	}
 	span := advance.Span(advance.Usual, q.Bounds.shortest(), q.RoundTrip)
-	if q.Want == 0 || span == 0 || clock < h.calmUntil {
+	if q.Want == 0 || span == 0 || span > q.Bounds.left(clock) || clock < h.calmUntil {
 		if mine >= 0 {
 			h.advanced[mine].recalled = clock // it is not renewed
 		}
@@ -315,6 +320,12 @@ func (h *Home) termsOf(i int, clock int64) advance.Terms {
 // shortest returns the length of the shortest window.
 func (b Bounds) shortest() int64 {
 	return slices.MinFunc(b, func(x, y Bound) int { return int(x.Window - y.Window) }).Window
+}
+
+// left returns for how many ms from a clock on units may be advanced: no advance is made before a calendar window
+// begins, or lasts beyond its end.
+func (b Bounds) left(clock int64) int64 {
+	return slices.MinFunc(b, func(x, y Bound) int { return cmp.Compare(x.left(clock), y.left(clock)) }).left(clock)
 }
 
 // Reset forgets what was charged. What is advanced stays counted. The message about the reset recalls it.

@@ -1,6 +1,9 @@
 package model
 
-import "sort"
+import (
+	"math"
+	"sort"
+)
 
 // Algorithm is an algorithm.
 type Algorithm uint8
@@ -11,13 +14,34 @@ const (
 	Counter
 	Fixed
 	Bucket
+	Calendar
 )
 
 // Measure is one window of one algorithm.
 type Measure struct {
 	Algorithm Algorithm
-	Parameter int64 // the sub-windows of a counter, the refill of a bucket
+	Parameter int64 // the sub-windows of a counter, the refill of a bucket, the ms at which a calendar window begins
 	Window    int64 // ms
+}
+
+// Dated returns the Measure of a ms: that of the calendar window that has it, and otherwise the same one. In the model,
+// calendar windows begin at multiples of their length.
+func (m Measure) Dated(ms int64) Measure {
+	if m.Algorithm == Calendar {
+		m.Parameter = ms - ms%m.Window
+	}
+	return m
+}
+
+// left returns for how many ms from a clock on units of it may be advanced.
+func (m Measure) left(clock int64) int64 {
+	switch {
+	case m.Algorithm != Calendar:
+		return math.MaxInt64
+	case clock < m.Parameter:
+		return 0
+	}
+	return m.Parameter + m.Window - clock
 }
 
 // Ledger has the charges of one state. Charges come in any order, but Used is asked in the order of time.
@@ -35,6 +59,8 @@ func NewLedger(s Measure) Ledger {
 		return &bucketLedger{refill: s.Parameter, window: s.Window}
 	case Fixed:
 		return &counterLedger{window: s.Window, n: 1, fixed: true}
+	case Calendar:
+		return &calendarLedger{measure: s}
 	}
 	return &counterLedger{window: s.Window, n: s.Parameter}
 }
@@ -135,4 +161,23 @@ func (l *bucketLedger) Charge(at, units int64) { l.full = max(l.full, at*l.refil
 
 func (l *bucketLedger) Used(now int64, _ bool) int64 {
 	return (max(l.full-now*l.refill, 0) + l.window - 1) / l.window
+}
+
+// calendarLedger is one calendar window, which counts what is charged in it until it ends.
+type calendarLedger struct {
+	measure Measure
+	units   int64
+}
+
+func (l *calendarLedger) Charge(at, units int64) {
+	if l.measure.left(at) > 0 {
+		l.units += units
+	}
+}
+
+func (l *calendarLedger) Used(now int64, _ bool) int64 {
+	if l.measure.left(now) > 0 {
+		return l.units
+	}
+	return 0
 }

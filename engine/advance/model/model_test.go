@@ -46,6 +46,13 @@ func chaos(seed uint64, m *mutant) *world {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	w := newWorld(rng, m)
 	specs := randomSpecs(rng)
+	for i := range specs {
+		for j := range specs[i] { // of fixed windows, every other one is of a calendar
+			if m := &specs[i][j].Measure; m.Algorithm == Fixed && seed%2 == 0 {
+				m.Algorithm = Calendar
+			}
+		}
+	}
 	far := rng.IntN(6) == 0 // the node is far away, and windows are longer
 	distance := int64(50 + rng.IntN(500))
 	if far {
@@ -176,6 +183,8 @@ func TestNoLimitIsExceeded(t *testing.T) {
 	t.Logf("%d steps: %+v", steps, sum)
 	require.NotZero(t, sum.drawn)
 	require.NotZero(t, sum.denied)
+	require.NotZero(t, sum.misdated)
+	require.NotZero(t, sum.dated)
 	require.NotZero(t, sum.recalls)
 	require.NotZero(t, sum.lapsed)
 }
@@ -185,6 +194,8 @@ func (t *tally) add(o tally) {
 	t.drawn += o.drawn
 	t.admitted += o.admitted
 	t.denied += o.denied
+	t.misdated += o.misdated
+	t.dated += o.dated
 	t.recalls += o.recalls
 	t.lapsed += o.lapsed
 	t.calls += o.calls

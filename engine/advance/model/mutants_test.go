@@ -110,7 +110,7 @@ func mutants() []*mutant {
 			}
 		}
 	})
-	broken("the home applies an account twice", 100, func(m *mutant) {
+	broken("the home applies an account twice", 161, func(m *mutant) {
 		m.decide = func(w *world, q *Ask) {
 			for i := range w.home.advanced {
 				if o := &w.home.advanced[i]; q.Account != nil && o.proxy == q.Proxy && o.before == q.Account.Number {
@@ -148,6 +148,15 @@ func mutants() []*mutant {
 			for i := range w.home.advanced {
 				if o := &w.home.advanced[i]; o.deadline <= w.clock() {
 					o.deadline -= o.span
+				}
+			}
+		}
+	})
+	broken("an advance lasts beyond a calendar window", 6, func(m *mutant) {
+		m.after = func(w *world, q *Ask, a *Decided) {
+			for i := range w.home.advanced {
+				if o := &w.home.advanced[i]; o.number == a.Terms.Number && o.spec[0].Algorithm == Calendar {
+					o.deadline, a.Terms.Deadline = o.deadline+100, a.Terms.Deadline+100
 				}
 			}
 		}

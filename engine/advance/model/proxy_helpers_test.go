@@ -1,6 +1,7 @@
 package model
 
 import (
+	"slices"
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine/advance"
@@ -16,6 +17,7 @@ type proxy struct {
 
 	drift     float64       // by which its clocks are faster than the node's
 	wall      time.Duration // its wall clock's offset
+	ahead     int64         // ms by which the node's clock was ahead when a request was last refused for its date
 	asleep    time.Duration // for how long its machine was suspended, which the monotonic clock does not count
 	asked     int64         // when a request last made a call to the home
 	cutOff    int64         // until when no message reaches it, nor the node
@@ -28,7 +30,7 @@ var ids int64
 
 func (w *world) start(distance int64, specs []Bounds, drift float64, wall time.Duration) *proxy {
 	ids++
-	p := &proxy{w: w, id: ids, distance: distance, keys: map[int]*advance.Balance{}, specs: specs, drift: drift, wall: wall}
+	p := &proxy{w: w, id: ids, distance: distance, keys: map[int]*advance.Balance{}, specs: slices.Clone(specs), drift: drift, wall: wall}
 	w.proxies = append(w.proxies, p)
 	p.tick()
 	return p
@@ -87,6 +89,27 @@ func (p *proxy) stop(us int64, suspended bool) {
 	})
 }
 
+// today returns the index of the spec with index i as of today, by the proxy's clock.
+func (p *proxy) today(i int) int { return p.dated(i, p.instant().Wall.Milliseconds()+p.ahead) }
+
+// dated returns the index of the spec with index i as of a ms.
+func (p *proxy) dated(i int, ms int64) int {
+	s := p.specs[i].dated(ms)
+	found := slices.IndexFunc(p.specs, func(other Bounds) bool { return equal(s, other) })
+	if found < 0 {
+		p.specs, found = append(p.specs, s), len(p.specs)
+	}
+	return found
+}
+
+func (b Bounds) dated(ms int64) Bounds {
+	b = slices.Clone(b)
+	for i := range b {
+		b[i].Measure = b[i].Dated(ms)
+	}
+	return b
+}
+
 func (p *proxy) key(i int) *advance.Balance {
 	if p.keys[i] == nil {
 		period := advance.Span(advance.Usual, p.specs[i].shortest(), p.roundTrip())
@@ -102,8 +125,12 @@ func (p *proxy) request(i int, cost int64) {
 	}
 	w := p.w
 	w.seen.requests++
+	i = p.today(i)
 	if cost > 0 && p.w.mutant.request(p, i, cost) {
 		w.seen.drawn++
+		if p.specs[i][0].Algorithm == Calendar {
+			w.seen.dated++
+		}
 		w.seen.admitted++
 		w.admitted(p.specs[i], cost)
 		if k := p.key(i); k.Due(p.instant()) {
@@ -119,7 +146,7 @@ func (p *proxy) request(i int, cost int64) {
 
 // burst makes as many requests as the advance admits.
 func (p *proxy) burst(i int) {
-	for left := p.key(i).Left(); left > 0 && !p.dead && !p.stopped; left-- {
+	for left := p.key(p.today(i)).Left(); left > 0 && !p.dead && !p.stopped; left-- {
 		p.request(i, 1)
 	}
 }
@@ -133,6 +160,12 @@ func (p *proxy) ask(i int, cost, pause int64) {
 	}
 	q := &Ask{Proxy: p.id, Bounds: p.specs[i], Cost: cost, Requests: 1, RoundTrip: p.roundTrip()}
 	w.call(p, q, false, func(a *Decided, _ advance.Instant) {
+		if a != nil && a.Misdated {
+			w.seen.misdated++
+			p.ahead = a.Clock - p.instant().Wall.Milliseconds()
+			p.ask(p.dated(i, a.Clock), cost, pause)
+			return
+		}
 		if a == nil || !a.Recalled {
 			if a != nil && a.Granted == 0 {
 				w.seen.denied++

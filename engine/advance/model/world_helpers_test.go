@@ -40,7 +40,7 @@ type faults struct {
 
 // tally counts what happened.
 type tally struct {
-	requests, drawn, admitted, denied, recalls, lapsed, calls, resets, kills, stops, cuts int64
+	requests, drawn, admitted, denied, misdated, dated, recalls, lapsed, calls, resets, kills, stops, cuts int64
 }
 
 // event is something that happens at a time. Events of the same time happen in the order in which they were
@@ -99,13 +99,16 @@ func (w *world) every(pause func() int64, do func()) {
 // admitted records a true admission, and checks all limits of its spec.
 func (w *world) admitted(spec Bounds, units int64) {
 	for _, p := range spec {
+		if p.Measure != p.Dated(w.clock()) {
+			w.fail("admitted in %+v", p.Measure)
+		}
 		l := w.truth[p.Measure]
 		if l == nil {
 			l = NewLedger(p.Measure)
 			w.truth[p.Measure], w.lenient[p.Measure] = l, NewLedger(p.Measure)
 		}
 		l.Charge(w.clock(), units)
-		if p.Algorithm == Bucket {
+		if p.Algorithm == Bucket || p.Algorithm == Calendar {
 			w.lenient[p.Measure].Charge(w.clock(), units)
 		} else {
 			w.lenient[p.Measure].Charge(w.clock()+w.slack, units)
@@ -189,7 +192,7 @@ func (w *world) decide(q *Ask) Decided {
 		w.seen.admitted += a.Granted
 		w.admitted(q.Bounds, units)
 	}
-	if q.Requests > a.Granted && !a.Recalled && q.Cost > 0 && q.Proxy != 0 {
+	if q.Requests > a.Granted && !a.Recalled && !a.Misdated && q.Cost > 0 && q.Proxy != 0 {
 		w.denied(q.Bounds, q.Cost)
 	}
 	if a.Publish {
@@ -220,6 +223,7 @@ func (w *world) untilDeadline(i int) int64 {
 // siege takes all room that there is, now and a window later, when what was drawn and charged now leaves it.
 func (w *world) siege(spec Bounds) {
 	take := func() {
+		spec := spec.dated(w.clock())
 		w.home.lapse(w.clock())
 		if units, _ := w.home.Room(w.clock(), spec); units > 0 {
 			w.home.charge(spec, w.clock(), units)
