@@ -63,12 +63,15 @@ type Starter interface {
 type KeyLister interface {
 	// Scan visits some `visits` stored keys from a cursor on, and calls found with the names of keys that have state
 	// there, which are valid until it returns. It returns the next cursor. The first and the last one are "0". A name
-	// that has state during a whole scan is found at least once. The error is ErrCursor or an *Unavailable.
+	// that has state during a whole scan is found at least once. The error is ErrCursor, ErrMoved or an *Unavailable.
 	Scan(cursor string, visits int, found func(name []byte)) (next string, err error)
 }
 
-// ErrCursor is the error of a cursor that no Scan has returned.
-var ErrCursor = errors.New("ERR invalid cursor")
+// ErrCursor is the error of a cursor that no Scan has returned, ErrMoved of one that may have missed keys.
+var (
+	ErrCursor = errors.New("ERR invalid cursor")
+	ErrMoved  = errors.New("ERR slots of the cluster have moved since this scan began: begin again with the cursor 0")
+)
 
 // Freer is an Engine that says when a key has room earlier than its denials have said.
 type Freer interface {

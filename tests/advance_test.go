@@ -147,9 +147,15 @@ func TestAnAdvanceOfAKilledProxyLapses(t *testing.T) {
 	})
 }
 
-// RL.RESET takes effect at once, and admits no more than the limit afterwards, although advances are out.
+// RL.RESET and RL.RESETMATCH take effect at once, and admit no more than the limit afterwards, although advances are out.
 func TestResetsWithAdvances(t *testing.T) {
 	t.Parallel()
+	for _, reset := range []string{"RL.RESET", "RL.RESETMATCH"} {
+		t.Run(reset, func(t *testing.T) { resetWithAdvances(t, reset) })
+	}
+}
+
+func resetWithAdvances(t *testing.T, reset string) {
 	args := append(backends(startNode(t)), "--advance", "yes", "--advance-time", "2000")
 	p, other := startProxy(t, args...), startProxy(t, args...)
 	const limit = 20000
@@ -157,7 +163,7 @@ func TestResetsWithAdvances(t *testing.T) {
 	c, o := dial(t, p.addr), dial(t, other.addr)
 	heat(t, c, command)
 	heat(t, o, command)
-	require.EqualValues(t, 1, o.do(t, "RL.RESET", "k"))
+	require.EqualValues(t, 1, o.do(t, reset, "k"))
 	admitted, denied := int64(0), 0
 	for i := 0; denied < 20; i++ {
 		for _, reply := range []*conn{c, o}[i%2].pipeline(t, repeat(command, 50)...) {

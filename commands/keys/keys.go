@@ -2,7 +2,10 @@
 package keys
 
 import (
+	"maps"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/rlproxy/rlproxy/commands/acl"
 	"github.com/rlproxy/rlproxy/commands/reply"
@@ -16,9 +19,9 @@ import (
 const (
 	// mostVisits is the most stored keys that one RL.SCAN visits: they are in memory until the reply is written.
 	mostVisits = 100_000
-	// piece is how many stored keys RL.RESETMATCH visits at a time, and resets how many keys it resets in one pipeline:
-	// a node resets so many within a ms.
-	piece, resets = 1000, 16
+	// piece is how many stored keys RL.RESETMATCH visits at a time, and resets how many keys it resets in one pipeline,
+	// before it pauses: a node resets so many within a ms.
+	piece, resets = 1000, 64
 )
 
 // Config has what the commands ask.
@@ -47,8 +50,9 @@ func Rows(c Config) []table.Row {
 			"state during the whole scan is listed at least once; one may come several times, also after its state " +
 			"has ended, for a second. Keys of shadows are listed as the keys themselves, keys that the user may " +
 			"not read are left out. The scan goes from node to node. If a node does not answer it is the error " +
-			"UNAVAILABLE: a retry with the same cursor goes on. Without backends, a reply has at least a " +
-			"256th of the keys.",
+			"UNAVAILABLE: a retry with the same cursor goes on, also after a failover. If slots of a Redis Cluster have " +
+			"moved to another master since the scan began, it is an error that says to begin again; of slots that are " +
+			"just moving, keys may be missed. Without backends, a reply has at least a 256th of the keys.",
 		Examples: []table.Example{{Line: "RL.SCAN 0 MATCH user:* COUNT 1000",
 			Reply: "1) \"0\"\n2) 1) \"user:42\""}},
 	}, RunBy: c.scan, Barrier: true}, {Command: table.Command{
@@ -117,7 +121,10 @@ func (c *Config) scan(w reply.Writer, args [][]byte, by table.Caller) string {
 		}
 		seen += name
 	}
-	keys, next, err := c.visit(string(args[1]), int(visits), pattern, "rl.scan", by.User)
+	keys := map[string]bool{}
+	next, err := c.visit(string(args[1]), int(visits), pattern, "rl.scan", by.User, func(key []byte, _ bool) {
+		keys[string(key)] = true
+	})
 	if err == engine.ErrCursor { //nolint:errorlint // it is the constant
 		return err.Error() + "; it was " + word.Literal(args[1])
 	} else if err != nil {
@@ -125,64 +132,74 @@ func (c *Config) scan(w reply.Writer, args [][]byte, by table.Caller) string {
 	}
 	w.Array(2)
 	w.Text(next)
-	w.Texts(keys)
+	w.Texts(slices.Sorted(maps.Keys(keys)))
 	return ""
 }
 
-// visit visits stored keys from a cursor on. It returns the keys of clients that match a pattern, and that the user may
-// use by the command, and the next cursor.
-func (c *Config) visit(cursor string, visits int, pattern, command string, u *acl.User) (keys []string, next string,
-	err error) {
-	seen := map[string]bool{}
-	next, err = c.Keys.Scan(cursor, visits, func(name []byte) {
-		key, _ := shard.ClientKey(name)
-		if glob.Match(pattern, key) && !seen[string(key)] && u.MayUse(command, key, true, command != "rl.scan") {
-			seen[string(key)] = true
-			keys = append(keys, string(key))
+// visit visits stored keys from a cursor on, and calls found with the keys of clients that match a pattern, and that
+// the user may use by the command, and says which are found by their shadows. It returns the next cursor.
+func (c *Config) visit(cursor string, visits int, pattern, command string, u *acl.User,
+	found func(key []byte, shadow bool)) (next string, err error) {
+	return c.Keys.Scan(cursor, visits, func(name []byte) {
+		key, shadow := shard.ClientKey(name)
+		if glob.Match(pattern, key) && u.MayUse(command, key, true, command != "rl.scan") {
+			found(key, shadow)
 		}
 	})
-	return keys, next, err
 }
 
-// resetMatch is RL.RESETMATCH.
+// resetMatch is RL.RESETMATCH. It looks for shadows first, and resets the keys with them, so that a key counts once.
 func (c *Config) resetMatch(w reply.Writer, args [][]byte, by table.Caller) string {
 	if msg := checkPattern(args[1]); msg != "" {
 		return msg
 	}
-	cursor, sum := "0", int64(0)
-	for over := false; !over && !w.Closing(); over = cursor == "0" {
-		keys, next, err := c.visit(cursor, piece, string(args[1]), "rl.resetmatch", by.User)
-		if err != nil {
-			return err.Error()
-		}
-		for len(keys) > 0 && !w.Closing() {
-			n := min(len(keys), resets)
-			done, err := c.reset(keys[:n])
+	sum := int64(0)
+	for _, shadows := range [...]bool{true, false} {
+		for cursor, over := "0", false; !over && !w.Closing(); over = cursor == "0" {
+			keys := map[string]bool{}
+			next, err := c.visit(cursor, piece, string(args[1]), "rl.resetmatch", by.User, func(key []byte, shadow bool) {
+				if shadow == shadows {
+					keys[string(key)] = true
+				}
+			})
+			for some := range slices.Chunk(slices.Sorted(maps.Keys(keys)), resets) {
+				if err != nil || w.Closing() {
+					break
+				}
+				began, done := time.Now(), int64(0)
+				done, err = c.reset(some, shadows)
+				sum += done
+				time.Sleep(time.Since(began)) // so that half of the time is that of others
+			}
 			if err != nil {
 				return err.Error()
 			}
-			sum, keys = sum+done, keys[n:]
+			cursor = next
 		}
-		cursor = next
 	}
 	w.Int(sum)
 	return ""
 }
 
-// reset resets keys and their shadows, and returns how many had state.
-func (c *Config) reset(keys []string) (done int64, err error) {
+// reset resets keys, and their shadows if there may be any, and returns how many had state.
+func (c *Config) reset(keys []string, shadows bool) (done int64, err error) {
 	var p engine.Pipeline
 	for _, key := range keys {
 		p.AddBoth(engine.OpReset, []byte(key))
+		if !shadows {
+			p.Truncate(len(p.Requests) - 1)
+		}
 	}
 	c.Engine.Do(&p)
-	for i := 0; i < len(p.Results); i += 2 { // each key's shadow follows it
-		for _, res := range p.Results[i : i+2] {
-			if res.Err != nil {
-				return done, res.Err
+	for of := range slices.Chunk(p.Results, len(p.Results)/len(keys)) {
+		reset := false
+		for i := range of {
+			if of[i].Err != nil {
+				return done, of[i].Err
 			}
+			reset = reset || of[i].Reset
 		}
-		if p.Results[i].Reset || p.Results[i+1].Reset {
+		if reset {
 			done++
 		}
 	}

@@ -1,8 +1,10 @@
 package backend
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"maps"
 	"slices"
 	"sync"
@@ -75,14 +77,22 @@ func (t *Topology) Names() []string {
 }
 
 // Places returns for each node by what keys are placed on it, as text in the order of which all proxies agree: its name
-// or, in a Redis Cluster, its first slot.
+// or, in a Redis Cluster, its first slot and a checksum of which slots have the same node.
 func (t *Topology) Places() []string {
 	if t.slots == nil {
 		return t.Names()
 	}
-	places := make([]string, len(t.Nodes))
+	first := make([]int, len(t.Nodes))
 	for slot := len(t.slots) - 1; slot >= 0; slot-- {
-		places[t.slots[slot]] = fmt.Sprintf("%05d", slot)
+		first[t.slots[slot]] = slot
+	}
+	var groups []byte
+	for _, node := range t.slots {
+		groups = binary.BigEndian.AppendUint16(groups, uint16(first[node])) // #nosec G115 -- 14 bits
+	}
+	places := make([]string, len(t.Nodes))
+	for i := range places {
+		places[i] = fmt.Sprintf("%05d.%x", first[i], crc32.ChecksumIEEE(groups))
 	}
 	return places
 }

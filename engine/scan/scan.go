@@ -25,12 +25,12 @@ type NodeKeys struct{ Fleet *backend.Fleet }
 
 // cursor is where a scan goes on. Its text has its fields, with a - between them.
 type cursor struct {
-	at    uint64 // the node's own cursor
-	addr  uint32 // a checksum of the node's address: another node at the place has other cursors
-	place string // of the node, see backend.Topology.Places
+	at      uint64 // the node's own cursor
+	process uint32 // a checksum of the node's address and process: others have other cursors
+	place   string // of the node, see backend.Topology.Places
 }
 
-func (c *cursor) String() string { return fmt.Sprintf("%d-%x-%s", c.at, c.addr, c.place) }
+func (c *cursor) String() string { return fmt.Sprintf("%d-%x-%s", c.at, c.process, c.place) }
 
 func parse(text string) (c cursor, ok bool) {
 	if text == "0" {
@@ -41,14 +41,13 @@ func parse(text string) (c cursor, ok bool) {
 		return c, false
 	}
 	at, err := strconv.ParseUint(fields[0], 10, 64)
-	addr, err2 := strconv.ParseUint(fields[1], 16, 32)
-	return cursor{at, uint32(addr), fields[2]}, err == nil && err2 == nil // #nosec G115 -- 32 bits
+	process, err2 := strconv.ParseUint(fields[1], 16, 32)
+	return cursor{at, uint32(process), fields[2]}, err == nil && err2 == nil // #nosec G115 -- 32 bits
 }
 
-func checksum(n *backend.Node) uint32 { return crc32.ChecksumIEEE([]byte(n.Name())) }
-
 // Scan implements engine.KeyLister. The order of the nodes does not depend on the list of backends. If the node of a
-// cursor is no longer there, the scan goes on with the node in its place, from its beginning, or with the next one.
+// cursor is no longer in the list, the scan goes on with the next one. If another process has taken its place, after a
+// failover or a restart, the scan begins there anew.
 func (x NodeKeys) Scan(from string, visits int, found func(name []byte)) (next string, err error) {
 	c, ok := parse(from)
 	if !ok {
@@ -61,15 +60,16 @@ func (x NodeKeys) Scan(from string, visits int, found func(name []byte)) (next s
 		order[i] = i
 	}
 	slices.SortFunc(order, func(i, j int) int { return cmp.Compare(places[i], places[j]) })
-	i := slices.IndexFunc(order, func(i int) bool { return c.addr != 0 && checksum(top.Nodes[i]) == c.addr })
-	if i < 0 { // another node, or another list
-		c.at = 0
-		i = slices.IndexFunc(order, func(i int) bool { return places[i] >= c.place })
+	i := slices.IndexFunc(order, func(i int) bool { return places[i] >= c.place })
+	if i < 0 || places[order[i]] != c.place {
+		if c.at = 0; c.place != "" && top.Clustered() {
+			return "", engine.ErrMoved
+		}
 	}
 	for ; 0 <= i && i < len(order); i++ {
 		for visits > 0 {
 			n := min(visits, step)
-			if c.at, err = visit(top, order[i], c.at, n, found); err != nil {
+			if err = c.visit(top, order[i], n, found); err != nil {
 				return "", err
 			}
 			if visits -= n; c.at == 0 {
@@ -80,27 +80,38 @@ func (x NodeKeys) Scan(from string, visits int, found func(name []byte)) (next s
 			if c.at == 0 {
 				i++
 			}
-			c.addr, c.place = checksum(top.Nodes[order[i]]), places[order[i]]
+			c.place = places[order[i]]
 			return c.String(), nil
 		}
 	}
 	return "0", nil
 }
 
-// visit visits n stored keys of a node from its cursor on, and returns the next cursor.
-func visit(top *backend.Topology, node int, at uint64, n int, found func(name []byte)) (next uint64, err error) {
+// visit visits n stored keys of a node from the cursor on, which it moves.
+func (c *cursor) visit(top *backend.Topology, node int, n int, found func(name []byte)) error {
 	of := top.Nodes[node]
 	if of.Client() == nil || of.Down() {
-		return 0, &engine.Unavailable{Node: of.Name(), Why: of.Reason()}
+		return &engine.Unavailable{Node: of.Name(), Why: of.Reason()}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), of.Timeout())
 	defer cancel()
-	stored, next, err := of.Client().Scan(ctx, at, "rl:{*", int64(n)).Result()
+	ask := of.Client().Pipeline()
+	info, keys := ask.Info(ctx, "server"), ask.Scan(ctx, c.at, "rl:{*", int64(n))
+	_, _ = ask.Exec(ctx) // each has its own error; that of info is why the process is not known
+	stored, next, err := keys.Result()
 	if err != nil {
 		if backend.Failed(err) {
 			of.Record(err)
 		}
-		return 0, &engine.Unavailable{Node: of.Name(), Why: backend.Reason(err)}
+		return &engine.Unavailable{Node: of.Name(), Why: backend.Reason(err)}
+	}
+	_, run, _ := strings.Cut(info.Val(), "\nrun_id:")
+	run, _, _ = strings.Cut(run, "\r")
+	was := *c
+	c.at, c.process = next, crc32.ChecksumIEEE([]byte(of.Name()+" "+run))
+	if was.at > 0 && was.process != c.process {
+		c.at = 0
+		return c.visit(top, node, n, found)
 	}
 	var buf []byte
 	for _, key := range stored {
@@ -109,7 +120,7 @@ func visit(top *backend.Topology, node int, at uint64, n int, found func(name []
 			buf = name
 		}
 	}
-	return next, nil
+	return nil
 }
 
 // nameOf appends the name of the key that has state in a stored key of a node. ok is false for what rlproxy stores for

@@ -58,6 +58,30 @@ func TestAScanGoesOnElsewhere(t *testing.T) {
 	}
 }
 
+// A node that is started again lists its keys in another order, so a scan begins there anew.
+func TestAScanBeginsAnewAtANodeThatWasStartedAgain(t *testing.T) {
+	n := redistest.Start(t)
+	x := open(t, n)
+	fill := func() {
+		for i := range 300 {
+			require.NoError(t, n.Client.Set(t.Context(), fmt.Sprintf("rl:{key%d}", i), "", 0).Err())
+		}
+	}
+	fill()
+	found := map[string]bool{}
+	cursor := x.scan(t, found, "0", 10, 15)
+	require.NotEqual(t, "0", cursor)
+	n.Kill()
+	n.Run()
+	fill() // as if it had read them from a file
+	require.Eventually(t, func() bool {
+		_, err := x.Scan("0", 1, func([]byte) {})
+		return err == nil
+	}, time.Minute, time.Millisecond)
+	require.Equal(t, "0", x.scan(t, found, cursor, 10, 1000))
+	require.Len(t, found, 300)
+}
+
 // What rlproxy stores for itself is no key, and neither is what belongs on another node.
 func TestOnlyKeysOfClientsAreFound(t *testing.T) {
 	nodes := []*redistest.Server{redistest.Start(t), redistest.Start(t)}
