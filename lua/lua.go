@@ -92,7 +92,7 @@ var functions = []*Function{Decide, Reset, Admit, Settle, Each, End, All, Inspec
 var Library struct{ Name, Source string }
 
 // Script is the same code for EVALSHA, for a node that refuses FUNCTION. It takes the short name of the function as
-// its first argument. It is slower, because each call creates all functions again.
+// its first argument. It is slower, because each call creates all functions again, and keeps nothing for the next one.
 var Script struct{ Source, SHA string }
 
 func init() {
@@ -104,8 +104,8 @@ func init() {
 		f.Name = "rl_" + f.Name + "_" + hash
 	}
 	Library.Source = "#!lua name=" + Library.Name + "\n" + body + "local made\n" + registrations()
-	Script.Source = "#!lua flags=allow-cross-slot-keys\n" + body + "return library()[table.remove(ARGV, " +
-		"1)](KEYS, ARGV)\n"
+	Script.Source = "#!lua flags=allow-cross-slot-keys\n" + body + "local lib = library()\nlib.scripted = true\n" +
+		"return lib[table.remove(ARGV, 1)](KEYS, ARGV)\n"
 	digest := sha1.Sum([]byte(Script.Source)) //nolint:gosec // EVALSHA names scripts by their SHA-1
 	Script.SHA = hex.EncodeToString(digest[:])
 }

@@ -16,8 +16,8 @@ local function reply(settled, cost, units, lapsed)
 end
 
 -- The keys of which the next release of a lease is published, since somebody waits for it. It is published once: who
--- waits and is denied again is entered again. There are at most 2 * MOST: beyond that, after a restart, and where the
--- library runs as a script, which keeps nothing between calls, requests that wait are woken by their retry_after only.
+-- waits and is denied again is entered again. There are at most 2 * MOST: beyond that, and after a restart, requests
+-- that wait are woken by their retry_after only. A script keeps nothing between calls, so it publishes each release.
 local MOST = 1024
 local keys, older, count = {}, {}, 0
 
@@ -28,19 +28,19 @@ function lib.await(key)
   keys[key], count = true, count + 1
 end
 
--- released publishes a key if it was entered.
-local function released(key)
-  if not (keys[key] or older[key]) then return end
+-- released publishes a key if it was entered. q is the spec of the lease.
+local function released(key, q)
+  if not (keys[key] or older[key] or lib.scripted and q.kind == holds.CONCURRENCY) then return end
   if keys[key] then count = count - 1 end
   keys[key], older[key] = nil, nil
   redis.call('PUBLISH', 'rl:recall', 'freed ' .. key)
 end
 
--- ended stores that the hold of an id has ended. The id of a lease, or of a multi-key request, is forgotten.
-local function ended(kind, now)
+-- ended stores that the hold of an id has ended, of a spec q. The id of a lease, or of a multi-key request, is forgotten.
+local function ended(kind, now, q)
   if kind ~= ids.LEASE then return ids.keep(now, holds.deadline(now, id.ttl), id.found, '') end
   ids.drop(now)
-  released(id.key)
+  released(id.key, q)
 end
 
 -- settle_one ends a hold; asked is the argument of rl_settle.
@@ -51,7 +51,7 @@ function lib.settle_one(key, clock, asked)
   local q, release, settled = by_id.first_spec(), id.release == 1, id.settled
   id.settled = cost + 1 -- is stored by ended, if this call settles the hold; 0 means that it is out
   if settled == 0 and id.last <= clock and fast_holds.settle(q, id.till, release, key, clock, cost) then
-    ended(kind, clock)
+    ended(kind, clock, q)
     return reply(1, cost, q.cost, 0)
   end
   local rec = ids.record(clock)
@@ -68,7 +68,7 @@ function lib.settle_one(key, clock, asked)
   if cost > 0 then lib.charge(rec, q, states, cost) end
   holds.remove(rec, q, id.till, q.cost, release)
   record.save(was)
-  ended(kind, rec.now)
+  ended(kind, rec.now, q)
   return reply(1, cost, q.cost, rec.lapsed)
 end
 lib.settle = record.guarded(lib.settle_one)

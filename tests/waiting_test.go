@@ -87,8 +87,10 @@ func TestBlockIsDeniedAtOnceInVain(t *testing.T) {
 // TestAReleaseThroughAnyProxyLetsTheNextIn has clients wait for one slot, through two proxies.
 func TestAReleaseThroughAnyProxyLetsTheNextIn(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.StartCluster(t, 3, nil)
+	cluster, scripted := redistest.StartCluster(t, 3, nil), startNode(t)
+	scripted.Do("ACL", "SETUSER", "default", "-fcall", "-function")
 	for name, args := range map[string][]string{
+		"script": backends(scripted),
 		"nodes": backends(startNodes(t, 2)...), "no advances": append(backends(startNode(t)), "--advance", "no"),
 		"cluster": {"--backend-timeout", "10000", "--backend", cluster.URL()},
 	} {
