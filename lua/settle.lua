@@ -36,7 +36,8 @@ local function released(key, q)
   redis.call('PUBLISH', 'rl:recall', 'freed ' .. key)
 end
 
--- ended stores that the hold of an id has ended, of a spec q. The id of a lease, or of a multi-key request, is forgotten.
+-- ended stores that the hold of an id, of a spec q, has ended. The id of a lease, or of a multi-key request, is
+-- forgotten.
 local function ended(kind, now, q)
   if kind ~= ids.LEASE then return ids.keep(now, holds.deadline(now, id.ttl), id.found, '') end
   ids.drop(now)

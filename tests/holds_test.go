@@ -1,8 +1,10 @@
 package tests
 
 import (
+	"strconv"
 	"testing"
 
+	"github.com/rlproxy/rlproxy/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -75,4 +77,57 @@ func TestLoweredSlotsKeepLeases(t *testing.T) {
 		require.EqualValues(t, 2, c.do(t, "RL.RELEASE", "k", "c", "d"))
 		require.EqualValues(t, 0, c.do(t, "RL.RENEW", "k", "c"), "what has ended stays ended")
 	})
+}
+
+// TestHoldsByPolicyWhereverTheStateIs holds and settles units by a policy of each algorithm.
+func TestHoldsByPolicyWhereverTheStateIs(t *testing.T) {
+	t.Parallel()
+	wherever(t, func(t *testing.T, p *proxy, _ []*redistest.Server) {
+		c := p.ready(t)
+		for policy, limits := range holdable {
+			c.setPolicy(t, policy+" "+limits)
+			c.holdAndSettle(t, policy, func() {})
+		}
+	})
+}
+
+// TestHoldsMoveWithTheirSlot holds units, moves the slot of their key to another master, and settles them there.
+func TestHoldsMoveWithTheirSlot(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 2, nil)
+	p := startProxy(t, "--backend", cluster.URL(), "--backend-timeout", "10000")
+	c := p.ready(t)
+	for policy, limits := range holdable {
+		c.setPolicy(t, policy+" "+limits)
+		c.holdAndSettle(t, policy, func() {
+			slot, err := strconv.Atoi(cluster.Nodes[0].Do("CLUSTER", "KEYSLOT", "rl:{"+policy+":k}"))
+			require.NoError(t, err)
+			from := cluster.Master(slot)
+			cluster.Move(slot, from, 1-from, func() {})
+		})
+	}
+	p.stop(t)
+}
+
+// holdable are policies by which units can be held, each of 10 units a day.
+var holdable = map[string]string{"slide": "SLIDE 10 24h", "counter": "COUNTER 10 24h BUCKETS 4", "fixed": "FIXED 10 24h"}
+
+// holdAndSettle holds 4 units of a key and settles 1, and does something between.
+func (c *conn) holdAndSettle(t *testing.T, policy string, between func()) {
+	t.Helper()
+	first := c.decide(t, "RL.HOLD "+policy+" k COST 4 ID a TTL 1h")
+	require.Equal(t, []int64{1, 10, 6}, []int64{first.allowed, first.limit, first.remaining}, policy)
+	between()
+	require.Equal(t, int64(6), c.decide(t, "RL.HOLD "+policy+" k COST 4 ID a TTL 1h").remaining, "asked again")
+	require.Zero(t, c.decide(t, "RL.HOLD "+policy+" k COST 7 ID b").allowed)
+	require.Equal(t, int64(0), c.decide(t, "RL.CHECK "+policy+" k COST 6").remaining)
+	used, held := c.usage(t, policy+":k")
+	require.Equal(t, [2]int64{6, 4}, [2]int64{used, held}, policy)
+	for range 2 { // asked again, too
+		require.Equal(t, []any{int64(1), int64(1), int64(3)}, c.do(t, "RL.SETTLE", policy+":k", "a", 1))
+	}
+	require.Equal(t, []any{int64(0), int64(0), int64(0)}, c.do(t, "RL.SETTLE", policy+":k", "b", 1), "it was denied")
+	used, held = c.usage(t, policy+":k")
+	require.Equal(t, [2]int64{7, 0}, [2]int64{used, held}, policy)
+	require.Equal(t, int64(0), c.decide(t, "RL.CHECK "+policy+" k COST 3").remaining)
 }

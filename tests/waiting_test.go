@@ -271,6 +271,68 @@ func TestWaitersOfTwoProxiesKeepALimit(t *testing.T) {
 	}
 }
 
+// TestThoseWhoWaitAreAnsweredOverAFailover ends a master while clients of two proxies wait. Each is admitted, or answered by its
+// FAIL policy. Those with an id ask again until they are admitted, and are charged once.
+func TestThoseWhoWaitAreAnsweredOverAFailover(t *testing.T) {
+	t.Parallel()
+	const clients, times = 8, 5
+	g := redistest.StartGuarded(t)
+	proxies := startProxies(t, 2, []string{"--backend", g.URL()})
+	for _, p := range proxies {
+		p.ready(t)
+	}
+	var wg sync.WaitGroup
+	var admitted, refused atomic.Int64 // of those without ids
+	var once, slots atomic.Int64
+	ask := func(c *conn, line string) (d decision) {
+		replies, err := c.Exchange(words(line + " BLOCK 10000"))
+		if err == nil {
+			d, err = toDecision(replies[0])
+		}
+		if err != nil {
+			t.Error(line, err)
+		}
+		return d
+	}
+	for i := range clients {
+		c := dial(t, proxies[i%2].addr)
+		wg.Go(func() {
+			for j := 0; j < times && !t.Failed(); j++ {
+				if ask(c, "RL.SLIDE plain 1 50ms 100000 1h").allowed == 1 {
+					admitted.Add(1)
+				} else {
+					refused.Add(1)
+				}
+				id := fmt.Sprint(i, "-", j)
+				for !t.Failed() && ask(c, "RL.SLIDE once 1 50ms 100000 1h ONCE "+id).allowed == 0 {
+				}
+				once.Add(1)
+				for !t.Failed() && ask(c, "RL.ACQUIRE slots 1 TTL 1s ID "+id).allowed == 0 {
+				}
+				slots.Add(1)
+				_, _ = c.Exchange(words("RL.RELEASE slots " + id)) // if it is not answered, the lease ends by its TTL
+			}
+		})
+	}
+	eventually(t, "the first to be admitted", func() bool { return slots.Load() >= 3 })
+	g.Master.Kill()
+	wg.Wait()
+	require.Equal(t, [2]int64{clients * times, clients * times}, [2]int64{once.Load(), slots.Load()})
+	require.Equal(t, int64(clients*times), admitted.Load()+refused.Load())
+	c := dial(t, proxies[0].addr)
+	for key, most := range map[string]int64{"once": clients * times, "plain": admitted.Load() + refused.Load()} {
+		used := int64(0)
+		for _, s := range toStates(t, c.do(t, "RL.INSPECT", key)) {
+			used = max(used, s.integer(t, "used"))
+		}
+		require.Positive(t, used)
+		require.LessOrEqual(t, used, most, key)
+	}
+	for _, p := range proxies {
+		p.stop(t)
+	}
+}
+
 // TestWaitersTakeLittleMemory has as many clients wait as may.
 func TestWaitersTakeLittleMemory(t *testing.T) {
 	p := startProxy(t, append(backends(startNode(t)), "--maxclients", "12000")...)
