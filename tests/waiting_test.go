@@ -91,7 +91,7 @@ func TestAReleaseThroughAnyProxyLetsTheNextIn(t *testing.T) {
 	scripted.Do("ACL", "SETUSER", "default", "-fcall", "-function")
 	for name, args := range map[string][]string{
 		"script": backends(scripted),
-		"nodes": backends(startNodes(t, 2)...), "no advances": append(backends(startNode(t)), "--advance", "no"),
+		"nodes":  backends(startNodes(t, 2)...), "no advances": append(backends(startNode(t)), "--advance", "no"),
 		"cluster": {"--backend-timeout", "10000", "--backend", cluster.URL()},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -20,8 +20,8 @@ const (
 	// mostVisits is the most stored keys that one RL.SCAN visits: they are in memory until the reply is written.
 	mostVisits = 100_000
 	// piece is how many stored keys RL.RESETMATCH visits at a time, and resets how many keys it resets in one pipeline,
-	// before it pauses: a node resets so many within a ms.
-	piece, resets = 1000, 64
+	// which takes a node less than a ms. It pauses when it has worked for pauseAfter: shorter pauses last for a ms, too.
+	piece, resets, pauseAfter = 1000, 64, time.Millisecond
 )
 
 // Config has what the commands ask.
@@ -153,7 +153,7 @@ func (c *Config) resetMatch(w reply.Writer, args [][]byte, by table.Caller) stri
 	if msg := checkPattern(args[1]); msg != "" {
 		return msg
 	}
-	sum := int64(0)
+	sum, worked := int64(0), time.Duration(0) // worked: since the last pause
 	for _, shadows := range [...]bool{true, false} {
 		for cursor, over := "0", false; !over && !w.Closing(); over = cursor == "0" {
 			keys := map[string]bool{}
@@ -166,10 +166,14 @@ func (c *Config) resetMatch(w reply.Writer, args [][]byte, by table.Caller) stri
 				if err != nil || w.Closing() {
 					break
 				}
-				began, done := time.Now(), int64(0)
+				began := time.Now()
+				var done int64
 				done, err = c.reset(some, shadows)
 				sum += done
-				time.Sleep(time.Since(began)) // so that half of the time is that of others
+				if worked += time.Since(began); worked >= pauseAfter {
+					time.Sleep(worked) // so that half of the time is that of others
+					worked = 0
+				}
 			}
 			if err != nil {
 				return err.Error()
