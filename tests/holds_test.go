@@ -83,23 +83,19 @@ func TestLoweredSlotsKeepLeases(t *testing.T) {
 func TestHoldsByPolicyWhereverTheStateIs(t *testing.T) {
 	t.Parallel()
 	wherever(t, func(t *testing.T, p *proxy, _ []*redistest.Server) {
-		c := p.ready(t)
-		for policy, limits := range holdable {
-			c.setPolicy(t, policy+" "+limits)
-			c.holdAndSettle(t, policy, func() {})
+		for _, policy := range []string{"slide", "counter", "fixed"} {
+			dial(t, p.addr).holdAndSettle(t, policy, func() {})
 		}
-	})
+	}, holdable...)
 }
 
 // TestHoldsMoveWithTheirSlot holds units, moves the slot of their key to another master, and settles them there.
 func TestHoldsMoveWithTheirSlot(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 2, nil)
-	p := startProxy(t, "--backend", cluster.URL(), "--backend-timeout", "10000")
-	c := p.ready(t)
-	for policy, limits := range holdable {
-		c.setPolicy(t, policy+" "+limits)
-		c.holdAndSettle(t, policy, func() {
+	p := startProxy(t, append([]string{"--backend", cluster.URL(), "--backend-timeout", "10000"}, holdable...)...)
+	for _, policy := range []string{"slide", "counter", "fixed"} {
+		dial(t, p.addr).holdAndSettle(t, policy, func() {
 			slot, err := strconv.Atoi(cluster.Nodes[0].Do("CLUSTER", "KEYSLOT", "rl:{"+policy+":k}"))
 			require.NoError(t, err)
 			from := cluster.Master(slot)
@@ -110,11 +106,14 @@ func TestHoldsMoveWithTheirSlot(t *testing.T) {
 }
 
 // holdable are policies by which units can be held, each of 10 units a day.
-var holdable = map[string]string{"slide": "SLIDE 10 24h", "counter": "COUNTER 10 24h BUCKETS 4", "fixed": "FIXED 10 24h"}
+var holdable = []string{
+	"--policy", "slide", "SLIDE", "10", "24h", "--policy", "counter", "COUNTER", "10", "24h", "BUCKETS", "4", "--policy", "fixed", "FIXED", "10", "24h",
+}
 
 // holdAndSettle holds 4 units of a key and settles 1, and does something between.
 func (c *conn) holdAndSettle(t *testing.T, policy string, between func()) {
 	t.Helper()
+	eventually(t, "the node's decision", func() bool { return c.decide(t, "RL.CHECK "+policy+" k COST 0").remaining == 10 })
 	first := c.decide(t, "RL.HOLD "+policy+" k COST 4 ID a TTL 1h")
 	require.Equal(t, []int64{1, 10, 6}, []int64{first.allowed, first.limit, first.remaining}, policy)
 	between()

@@ -20,7 +20,7 @@ const (
 	// mostVisits is the most stored keys that one RL.SCAN visits: they are in memory until the reply is written.
 	mostVisits = 100_000
 	// piece is how many stored keys RL.RESETMATCH visits at a time, and resets how many keys it resets in one pipeline,
-	// which takes a node less than a ms. It pauses when it has worked for pauseAfter: shorter pauses last for a ms, too.
+	// which takes a node less than a ms. It pauses when it has worked for pauseAfter: no pause is shorter than a ms.
 	piece, resets, pauseAfter = 1000, 64, time.Millisecond
 )
 
