@@ -50,9 +50,9 @@ func Rows(c Config) []table.Row {
 			"state during the whole scan is listed at least once; one may come several times, also after its state " +
 			"has ended, for a second. Keys of shadows are listed as the keys themselves, keys that the user may " +
 			"not read are left out. The scan goes from node to node. If a node does not answer it is the error " +
-			"UNAVAILABLE: a retry with the same cursor goes on, also after a failover. If slots of a Redis Cluster have " +
-			"moved to another master since the scan began, it is an error that says to begin again; of slots that are " +
-			"just moving, keys may be missed. Without backends, a reply has at least a 256th of the keys.",
+			"UNAVAILABLE: a retry with the same cursor goes on, also after a failover. If slots of a Redis Cluster " +
+			"have moved to another master since the scan began, it is an error that says to begin again; of slots " +
+			"that are just moving, keys may be missed. Without backends, a reply has at least a 256th of the keys.",
 		Examples: []table.Example{{Line: "RL.SCAN 0 MATCH user:* COUNT 1000",
 			Reply: "1) \"0\"\n2) 1) \"user:42\""}},
 	}, RunBy: c.scan, Barrier: true}, {Command: table.Command{
@@ -157,11 +157,12 @@ func (c *Config) resetMatch(w reply.Writer, args [][]byte, by table.Caller) stri
 	for _, shadows := range [...]bool{true, false} {
 		for cursor, over := "0", false; !over && !w.Closing(); over = cursor == "0" {
 			keys := map[string]bool{}
-			next, err := c.visit(cursor, piece, string(args[1]), "rl.resetmatch", by.User, func(key []byte, shadow bool) {
+			add := func(key []byte, shadow bool) {
 				if shadow == shadows {
 					keys[string(key)] = true
 				}
-			})
+			}
+			next, err := c.visit(cursor, piece, string(args[1]), "rl.resetmatch", by.User, add)
 			for some := range slices.Chunk(slices.Sorted(maps.Keys(keys)), resets) {
 				if err != nil || w.Closing() {
 					break
