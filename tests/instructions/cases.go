@@ -88,7 +88,10 @@ func idCases() (all []counted) {
 	for _, depth := range []int{1, 16} {
 		all = append(all, counted{name: "RL.SLIDE ONCE", commands: one("RL.SLIDE", key, "1000", "1h", "ONCE", unique), keys: 100, depth: depth})
 	}
+	scarce := []string{"RL.SLIDE", key, "1", "5ms"} // each time there is room for one
 	return append(all,
+		pair("RL.SLIDE admitted and denied", scarce, scarce, 1),
+		pair("RL.SLIDE admitted and BLOCK that waits", scarce, append(scarce[:4:4], "BLOCK", "60000"), 1),
 		pair("RL.RESERVE and RL.SETTLE", reserve("1000000", "5"), settle, 1),
 		pair("RL.RESERVE and RL.SETTLE", reserve("1000000", "5"), settle, 8),
 		held("RL.HOLD SLIDE and RL.SETTLE", "SLIDE"), held("RL.HOLD FIXED and RL.SETTLE", "FIXED"),
