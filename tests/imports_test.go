@@ -117,6 +117,7 @@ var inTests = map[string][]string{
 	"engine/advance/purse": {"engine/limit"},
 	"policy/store":         {"shard"},
 	"commands":             {"engine/backend", "engine/limit", "engine/memory", "engine/redis", "policy/store"},
+	"commands/keys":        {"resp"},
 	"commands/policies":    {"engine/backend", "engine/memory", "engine/redis", "resp", "shard"},
 	"rls":                  {"commands", "engine/memory"},
 	"commands/waiting":     {"engine/memory"},

@@ -172,7 +172,7 @@ func (c *Config) resetMatch(w reply.Writer, args [][]byte, by table.Caller) stri
 				done, err = c.reset(some, shadows)
 				sum += done
 				if worked += time.Since(began); worked >= pauseAfter {
-					time.Sleep(worked) // so that half of the time is that of others
+					time.Sleep(min(worked, time.Second)) // so that half of the time is that of others
 					worked = 0
 				}
 			}
