@@ -219,6 +219,8 @@ func TestMetricsFollowTheNodes(t *testing.T) {
 			require.EqualValues(t, count, s[name]-before[name], name)
 		}
 	}
+	c.do(t, "RL.SLIDE", key[0], 1, 60, "FAIL", "LOCAL") // of two that FAIL LOCAL has counted
+	require.Equal(t, 1, p.scrape(t).decided("rl.slide")["denied_by_fail_local"])
 	require.Positive(t, s[errors("connection", nodes[0])])
 	require.Positive(t, s[errors("timeout", nodes[1])])
 	require.Zero(t, s[errors("memory", nodes[1])])

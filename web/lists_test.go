@@ -74,11 +74,11 @@ func TestPoliciesAreBounded(t *testing.T) {
 func TestFleetShowsTheKeysThatTheUserMaySee(t *testing.T) {
 	t.Parallel()
 	s := start(t, Access{ACL: users(t, "shop on >hush ~shop* +@all", "none on >hush ~* +@all -rl.hotkeys")}, NoNodes, nil)
-	s.fleet.Store(&[]observe.HotKey{{Key: []byte("mail"), Rate: 9.6, Denied: 1, Refused: 2, ByFail: 3, Shards: 1}, {Key: []byte("shop"), Shards: 1}})
+	s.fleet.Store(&[]observe.HotKey{{Key: []byte("mail"), Rate: 9.6, Decisions: 6, Denied: 1, Refused: 2, ByFail: 3, Shards: 1}, {Key: []byte("shop"), Shards: 1}})
 	code, body := s.get(t, "/api/fleet", "")
 	require.Equal(t, http.StatusOK, code)
-	require.JSONEq(t, `{"proxies":3,"keys":[{"key":"mail","id":"bWFpbA","rate":10,"admitted":0,"denied":1,"refused":2,"fail":3,"shadow":0,"drawn":0,"limit":0,"remaining":0,"shards":1},
-		{"key":"shop","id":"c2hvcA","rate":0,"admitted":0,"denied":0,"refused":0,"fail":0,"shadow":0,"drawn":0,"limit":0,"remaining":0,"shards":1}]}`, body)
+	require.JSONEq(t, `{"proxies":3,"keys":[{"key":"mail","id":"bWFpbA","rate":10,"decisions":6,"admitted":0,"denied":1,"refused":2,"fail":3,"shadow":0,"drawn":0,"limit":0,"remaining":0,"shards":1},
+		{"key":"shop","id":"c2hvcA","rate":0,"decisions":0,"admitted":0,"denied":0,"refused":0,"fail":0,"shadow":0,"drawn":0,"limit":0,"remaining":0,"shards":1}]}`, body)
 	_, body = s.get(t, "/api/fleet", "shop:hush")
 	require.NotContains(t, body, "mail")
 	code, _ = s.get(t, "/api/fleet", "none:hush")

@@ -29,10 +29,11 @@ const (
 type point struct {
 	Time      int64   `json:"t"`         // end of the second, in Unix ms
 	Decisions float64 `json:"decisions"` // decisions per second
-	Denied    float64 `json:"denied"`    // those of Decisions that a limit denied
+	Denied    float64 `json:"denied"`    // those of Decisions that a limit denied, also by FAIL LOCAL
 	Refused   float64 `json:"refused"`   // those of Decisions that FAIL CLOSED denied or FAIL ERROR answered
 	Drawn     float64 `json:"drawn"`     // those of Decisions that came from advances
 	Fail      float64 `json:"fail"`      // those of Decisions that any FAIL policy answered
+	Through   float64 `json:"through"`   // those of Fail that were admitted
 	Shadow    float64 `json:"shadow"`    // requests per second that SHADOW would have denied
 	P50       *int64  `json:"p50_us"`    // median duration of decisions; nil without decisions
 	P99       *int64  `json:"p99_us"`    // 99th percentile of the duration of decisions; nil without decisions
@@ -42,10 +43,11 @@ type point struct {
 type totals struct {
 	at        time.Time           // when the figures were read
 	decisions int64               // decisions without SHADOW
-	denied    int64               // denials by a limit without SHADOW
+	denied    int64               // denials by a limit without SHADOW, also by FAIL LOCAL
 	refused   int64               // answers by FAIL CLOSED and FAIL ERROR without SHADOW
 	drawn     int64               // decisions from advances without SHADOW
 	fail      int64               // answers by FAIL policies without SHADOW
+	through   int64               // admissions by FAIL policies without SHADOW
 	shadow    int64               // requests that SHADOW would have denied
 	durations *histogram.Snapshot // durations of decisions
 }
@@ -73,11 +75,12 @@ func (t *totals) add(counts *observe.Counts, by observe.Command) {
 	}
 	denied := of(observe.Denied, observe.Remembered, observe.DeniedOther)
 	refused := of(observe.FailClosed, observe.FailError)
-	fail := refused + of(observe.FailOpen, observe.FailLocal)
-	t.decisions += denied + fail + of(observe.Allowed, observe.Repeated, observe.Drawn)
-	t.denied += denied
+	through, locally := of(observe.FailOpen, observe.FailLocal), of(observe.DeniedLocally)
+	t.decisions += denied + locally + refused + through + of(observe.Allowed, observe.Repeated, observe.Drawn)
+	t.denied += denied + locally
 	t.refused += refused
-	t.fail += fail
+	t.fail += locally + refused + through
+	t.through += through
 	t.drawn += of(observe.Drawn)
 	t.shadow += of(observe.ShadowDenied)
 }
@@ -93,6 +96,7 @@ func (t *totals) since(earlier *totals) point {
 		Refused:   rate(t.refused, earlier.refused),
 		Drawn:     rate(t.drawn, earlier.drawn),
 		Fail:      rate(t.fail, earlier.fail),
+		Through:   rate(t.through, earlier.through),
 		Shadow:    rate(t.shadow, earlier.shadow),
 	}
 	if took := t.durations.Since(earlier.durations); took.Count > 0 {

@@ -37,9 +37,10 @@ type snapshot struct {
 // hotKey is one of the busiest keys.
 type hotKey struct {
 	named
-	Rate      int64 `json:"rate"` // decisions per second
+	Rate      int64 `json:"rate"`      // decisions per second
+	Decisions int64 `json:"decisions"` // without SHADOW
 	Admitted  int64 `json:"admitted"`
-	Denied    int64 `json:"denied"`
+	Denied    int64 `json:"denied"`    // by a limit, also by FAIL LOCAL
 	Refused   int64 `json:"refused"`   // those of Fail that were denials or errors
 	Fail      int64 `json:"fail"`      // answers by FAIL policies
 	Shadow    int64 `json:"shadow"`    // requests that SHADOW would have denied
@@ -197,8 +198,8 @@ func shownKeys(keys []observe.HotKey, u *acl.User) []hotKey {
 		}
 		if all || u.MayUse("rl.hotkeys", k.Key, true, false) {
 			shown = append(shown, hotKey{
-				named: name(k.Key), Rate: round(k.Rate), Admitted: k.Admitted, Denied: k.Denied,
-				Refused: k.Refused, Fail: k.ByFail, Shadow: k.ShadowDenied, Drawn: k.Drawn,
+				named: name(k.Key), Rate: round(k.Rate), Decisions: k.Decisions, Admitted: k.Admitted,
+				Denied: k.Denied, Refused: k.Refused, Fail: k.ByFail, Shadow: k.ShadowDenied, Drawn: k.Drawn,
 				Limit: k.Limit, Remaining: k.Remaining, Shards: k.Shards,
 			})
 		}

@@ -48,12 +48,12 @@ func Row(c Config) table.Row {
 			"- `key`.\n" +
 			"- `rate`: decisions per second, smoothed over 10 s (docs/hot-keys.md says how) and rounded.\n" +
 			"- `admitted`, `denied`: totals, which include requests with COST 0. Neither has answers by a FAIL " +
-			"policy, decisions with SHADOW, answers to an id that was known (ONCE, RL.RESERVE, RL.ACQUIRE), and " +
-			"answers of a key that " +
+			"policy (but for denials by FAIL LOCAL, which are due to the limit), decisions with SHADOW, answers to " +
+			"an id that was known (ONCE, RL.RESERVE, RL.ACQUIRE), and answers of a key that " +
 			"had room when another key of the same request denied; `rate` has all of these.\n" +
 			"- `shards`: their number.\n" +
 			"- `denied-rate`: denials per second, smoothed likewise.\n" +
-			"- `fail-policy`: a total of answers by a FAIL policy.\n" +
+			"- `fail-policy`: a total of answers by a FAIL policy, with denials by FAIL LOCAL.\n" +
 			"- `limit`, `remaining`: as last answered; remaining is -1 if a FAIL policy answered.\n" +
 			"- `proxies`: how many proxies were added up, 1 without FLEET; fewer than there are if nodes are away or " +
 			"proxies have no busy keys.\n" +

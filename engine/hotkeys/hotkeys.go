@@ -205,6 +205,7 @@ func (x *Exchange) HotKeys() (keys []observe.HotKey, proxies int) {
 func add(sum *observe.HotKey, k *key) {
 	sum.Rate += k.Rate
 	sum.DeniedRate += k.DeniedRate
+	sum.Decisions += k.Decisions
 	sum.Admitted += k.Admitted
 	sum.Denied += k.Denied
 	sum.ByFail += k.ByFail

@@ -43,7 +43,7 @@ func (s *source) set(keys ...observe.HotKey) {
 
 // busy returns a key with a rate and as many admissions.
 func busy(key string, rate int64) observe.HotKey {
-	return observe.HotKey{Key: []byte(key), Rate: float64(rate), Admitted: rate, Limit: 100, Remaining: 1, Shards: 1}
+	return observe.HotKey{Key: []byte(key), Rate: float64(rate), Decisions: rate, Admitted: rate, Limit: 100, Remaining: 1, Shards: 1}
 }
 
 // proxy is one proxy's exchange.
@@ -117,13 +117,13 @@ func TestKeysOfAllProxiesAreAddedUp(t *testing.T) {
 	}
 
 	b.keys.set(observe.HotKey{
-		Key: []byte("both"), Rate: 1, DeniedRate: 0.5, Admitted: 100, Denied: 20, ByFail: 3, Refused: 2, Limit: 50, Remaining: 0, Shards: 4, ShadowDenied: 6, Lapsed: 7, Overrun: 8,
+		Key: []byte("both"), Rate: 1, DeniedRate: 0.5, Decisions: 123, Admitted: 100, Denied: 20, ByFail: 3, Refused: 2, Limit: 50, Remaining: 0, Shards: 4, ShadowDenied: 6, Lapsed: 7, Overrun: 8,
 	})
 	b.publish()
 	a.sums()
 	keys, _ := a.HotKeys()
 	require.Equal(t, observe.HotKey{
-		Key: []byte("both"), Rate: 11, DeniedRate: 0.5, Admitted: 110, Denied: 20, ByFail: 3, Refused: 2, Limit: 100, Remaining: 1, Shards: 4, ShadowDenied: 6, Lapsed: 7, Overrun: 8,
+		Key: []byte("both"), Rate: 11, DeniedRate: 0.5, Decisions: 133, Admitted: 110, Denied: 20, ByFail: 3, Refused: 2, Limit: 100, Remaining: 1, Shards: 4, ShadowDenied: 6, Lapsed: 7, Overrun: 8,
 	}, keys[0], "the limit is as this proxy answered last")
 }
 

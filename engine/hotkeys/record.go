@@ -1,6 +1,7 @@
 package hotkeys
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,13 +38,13 @@ const leastFields = 9
 
 func (k *key) fields() []any {
 	return []any{&k.Key, &k.Rate, &k.DeniedRate, &k.Admitted, &k.Denied, &k.ByFail, &k.Limit, &k.Remaining,
-		&k.Shards, &k.ShadowDenied, &k.Lapsed, &k.Overrun, &k.Drawn, &k.Refused}
+		&k.Shards, &k.ShadowDenied, &k.Lapsed, &k.Overrun, &k.Drawn, &k.Refused, &k.Decisions}
 }
 
 // counts returns the numbers that maxCount bounds.
 func (k *key) counts() []*int64 {
-	return []*int64{&k.Admitted, &k.Denied, &k.ByFail, &k.ShadowDenied, &k.Lapsed, &k.Overrun, &k.Drawn, &k.Refused,
-		&k.Limit}
+	return []*int64{&k.Decisions, &k.Admitted, &k.Denied, &k.ByFail, &k.ShadowDenied, &k.Lapsed, &k.Overrun, &k.Drawn,
+		&k.Refused, &k.Limit}
 }
 
 // MarshalJSON implements json.Marshaler.
@@ -64,6 +65,7 @@ func (k *key) UnmarshalJSON(b []byte) error {
 	if len(fields) < leastFields {
 		return errors.New("a key has too few fields")
 	}
+	k.Decisions = cmp.Or(k.Decisions, k.Admitted+k.Denied+k.ByFail) // an older proxy does not publish it
 	return nil
 }
 

@@ -15,7 +15,7 @@ import (
 
 func TestRecordsKeepWhatIsPublished(t *testing.T) {
 	keys := []observe.HotKey{
-		{Key: []byte("tenant:42"), Rate: 1234.567, DeniedRate: 0.125, Admitted: 1 << 50, Denied: 3, ByFail: 4, Limit: 1e12, Remaining: -1, Shards: 4, ShadowDenied: 5, Lapsed: 6, Overrun: 7},
+		{Key: []byte("tenant:42"), Rate: 1234.567, DeniedRate: 0.125, Decisions: 9, Admitted: 1 << 50, Denied: 3, ByFail: 4, Limit: 1e12, Remaining: -1, Shards: 4, ShadowDenied: 5, Lapsed: 6, Overrun: 7},
 		{Key: []byte("\x00\xff\"}"), Rate: 0.01, Remaining: 7, Limit: 9, Shards: 1},
 	}
 	text := encode(keys, 7)
@@ -68,17 +68,18 @@ func TestRecordsAreBounded(t *testing.T) {
 
 // An older proxy reads what a newer one publishes, unless it is another version.
 func TestRecordsOfOtherVersions(t *testing.T) {
-	const fields = `"aw==",2.5,1,3,4,5,6,7,8,9,10,11,12,13`
+	const fields = `"aw==",2.5,1,3,4,5,6,7,8,9,10,11,12,13,14`
 	r, err := decode([]byte(`{"v":1,"seq":9,"zone":"b","keys":[[` + fields + `,{"p99":[1]},null]]}`))
 	require.NoError(t, err)
 	require.Equal(t, observe.HotKey{
 		Key: []byte("k"), Rate: 2.5, DeniedRate: 1, Admitted: 3, Denied: 4, ByFail: 5, Limit: 6, Remaining: 7, Shards: 8, ShadowDenied: 9, Lapsed: 10, Overrun: 11,
-		Drawn: 12, Refused: 13,
+		Drawn: 12, Refused: 13, Decisions: 14,
 	}, observe.HotKey(r.Keys[0]))
 	r, err = decode([]byte(`{"v":1,"seq":9,"keys":[["aw==",2.5,1,3,4,5,6,7,8]]}`)) // before there was SHADOW
 	require.NoError(t, err)
 	require.Equal(t, 8, r.Keys[0].Shards)
 	require.Zero(t, r.Keys[0].ShadowDenied)
+	require.EqualValues(t, 3+4+5, r.Keys[0].Decisions)
 	_, err = decode([]byte(`{"v":2,"seq":9,"keys":{"k":1}}`))
 	require.Error(t, err)
 	_, err = decode([]byte(`{"v":2,"seq":9,"keys":[]}`))

@@ -7,6 +7,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -105,7 +106,8 @@ func (l *Ledger) Wake() {
 
 // Decide answers a request, or all keys of a multi-key request together, by what is counted here. It modifies requests.
 // A request with an id is charged at once, even if it asked for a hold, and its id is not stored: a retry may be
-// charged again. maybeApplied reports whether the nodes may have applied the request.
+// charged again. maybeApplied reports whether the nodes may have applied the request. Results have FAIL LOCAL, or FAIL
+// CLOSED if there is no memory left to count in.
 func (l *Ledger) Decide(requests []engine.Request, maybeApplied bool) []engine.Result {
 	p := engine.Pipeline{Requests: requests}
 	for i := range requests {
@@ -117,7 +119,7 @@ func (l *Ledger) Decide(requests []engine.Request, maybeApplied bool) []engine.R
 	requests[0].MoreKeys = 0
 	for i := range p.Results {
 		res := &p.Results[i]
-		res.Remaining = -1
+		res.Fail, res.Remaining = cmp.Or(res.Fail, engine.FailLocal), -1
 		if res.Allowed && !maybeApplied {
 			l.add(&requests[i])
 		}

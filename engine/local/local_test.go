@@ -94,6 +94,30 @@ func TestOnlyWhatWasNotChargedIsWrittenAgain(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
+// A key is denied by its limit, or because there is no memory to count it in, which is no decision about its limit.
+func TestDenialsForLackOfMemoryAreNotByTheLimit(t *testing.T) {
+	t.Parallel()
+	l := Open(4<<10, slog.New(slog.DiscardHandler))
+	denied := func(key string) engine.FailPolicy {
+		r := charge(key)
+		r.Windows[0].Limit = 1
+		require.True(t, l.Decide([]engine.Request{r}, false)[0].Allowed)
+		res := l.Decide([]engine.Request{r}, false)[0]
+		require.False(t, res.Allowed)
+		return res.Fail
+	}
+	require.Equal(t, engine.FailLocal, denied("first"))
+	for i := range 1000 {
+		if res := l.Decide([]engine.Request{charge(fmt.Sprint(i))}, false)[0]; !res.Allowed {
+			require.Equal(t, engine.FailClosed, res.Fail)
+			require.EqualValues(t, 1, l.counted.Refused())
+			require.NoError(t, l.Close())
+			return
+		}
+	}
+	t.Fatal("memory has no end")
+}
+
 // Requests of every algorithm are decided as a node decides them, the keys of a multi-key request together. Where units add up, what
 // was admitted of each state is written back.
 func TestEveryAlgorithmIsDecidedAndWrittenBack(t *testing.T) {

@@ -20,9 +20,10 @@ type HotKey struct {
 	// Decisions per second, with denials, answers by FAIL policy, repeated ones and those with SHADOW.
 	Rate       float64
 	DeniedRate float64 // Denials per second.
-	Admitted   int64   // Admissions since the key was last among the busiest.
-	Denied     int64   // Denials since then.
-	ByFail     int64   // Answers by a FAIL policy since then, which are neither admissions nor denials.
+	Decisions  int64   // Decisions without SHADOW since the key was last among the busiest.
+	Admitted   int64   // Admissions since then, without those by a FAIL policy.
+	Denied     int64   // Denials by a limit since then, with those by FAIL LOCAL.
+	ByFail     int64   // Answers by a FAIL policy since then.
 	Refused    int64   // Those of ByFail that were denied by FAIL CLOSED or got an error by FAIL ERROR.
 	Limit      int64   // The limit in the last answer; in one without SHADOW if there was any.
 	Remaining  int64   // What remained of Limit in that answer; -1: unknown, as a FAIL policy answered.
@@ -111,36 +112,34 @@ func (b *busiest) observe(p *engine.Pipeline, at time.Duration) {
 
 // countDecision counts a decision, and reports whether it counts: an error does not, unless a FAIL policy gave it.
 func countDecision(seen *topk.Decisions, r *engine.Request, res *engine.Result) bool {
-	remaining := res.Remaining
-	switch OutcomeOf(r, res) {
+	outcome := OutcomeOf(r, res)
+	switch outcome {
 	case Allowed:
 		seen.Admitted++
 	case Drawn:
 		seen.Admitted++
 		seen.Drawn++
-	case Denied, Remembered:
+	case Denied, Remembered, DeniedLocally:
 		seen.Denied++
-	case Repeated, DeniedOther:
-		seen.Others++
 	case FailClosed, FailError:
 		seen.Refused++
-		seen.ByFail++
-		remaining = -1
-	case FailOpen, FailLocal:
-		seen.ByFail++
-		remaining = -1
-	case ShadowAllowed:
-		seen.Shadow++
 	case ShadowDenied:
-		seen.Shadow++
 		seen.ShadowDenied++
-	case ShadowFail:
-		seen.Shadow++
-		remaining = -1
 	case Error:
 		return false
 	}
-	seen.Limit, seen.Remaining = res.Limit, remaining
+	seen.Limit, seen.Remaining = res.Limit, res.Remaining
+	if res.Fail != engine.FailDefault {
+		seen.Remaining = -1
+	}
+	if ShadowAllowed <= outcome && outcome <= ShadowFail {
+		seen.Shadow++
+		return true
+	}
+	seen.All++
+	if res.Fail != engine.FailDefault {
+		seen.ByFail++
+	}
 	return true
 }
 
@@ -165,11 +164,9 @@ func (b *busiest) top(n int) []HotKey {
 		for _, k := range tracked {
 			keys = append(keys, HotKey{
 				Key: k.Key, Rate: k.Rate, DeniedRate: k.DeniedRate, Shards: 1,
-				Admitted: k.Seen.Admitted, Denied: k.Seen.Denied, ByFail: k.Seen.ByFail, Refused: k.Seen.Refused,
-				Limit:        k.Seen.Limit,
-				Remaining:    k.Seen.Remaining,
-				ShadowDenied: k.Seen.ShadowDenied, Lapsed: k.Seen.Lapsed, Overrun: k.Seen.Overrun,
-				Drawn: k.Seen.Drawn,
+				Decisions: k.Seen.All, Admitted: k.Seen.Admitted, Drawn: k.Seen.Drawn, Denied: k.Seen.Denied,
+				ByFail: k.Seen.ByFail, Refused: k.Seen.Refused, ShadowDenied: k.Seen.ShadowDenied,
+				Limit: k.Seen.Limit, Remaining: k.Seen.Remaining, Lapsed: k.Seen.Lapsed, Overrun: k.Seen.Overrun,
 			})
 		}
 	}

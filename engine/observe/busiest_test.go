@@ -112,13 +112,14 @@ func TestAnswersByFailPolicyAreCountedApart(t *testing.T) {
 		}
 		s.see("k", 1, answer)
 	}
+	s.see("k", 1, engine.Result{Fail: engine.FailLocal, Decision: limit.Decision{Allowed: true, Limit: 50, Remaining: -1}})
 	s.see("k", 1, engine.Result{Err: engine.ErrStates})
 	s.see("wrong", 1, engine.Result{Err: engine.ErrStates})
 	k := s.find("k")
-	require.EqualValues(t, []int64{1, 2, 4, 2}, []int64{k.Admitted, k.Denied, k.ByFail, k.Refused})
+	require.EqualValues(t, []int64{8, 1, 3, 5, 2}, []int64{k.Decisions, k.Admitted, k.Denied, k.ByFail, k.Refused}, "what FAIL LOCAL denied was denied by a limit")
 	require.EqualValues(t, -1, k.Remaining)
-	require.InEpsilon(t, 0.7, k.Rate, 0.01)
-	require.InEpsilon(t, 0.2, k.DeniedRate, 0.01)
+	require.InEpsilon(t, 0.8, k.Rate, 0.01)
+	require.InEpsilon(t, 0.3, k.DeniedRate, 0.01)
 	require.Nil(t, s.find("wrong"))
 }
 
@@ -144,7 +145,7 @@ func TestAShadowIsSeenWithItsKey(t *testing.T) {
 	require.Equal(t, "k", string(keys[0].Key))
 	require.InEpsilon(t, 0.8, keys[0].Rate, 0.01)
 	keys[0].Rate = 0
-	require.Equal(t, HotKey{Key: []byte("k"), Admitted: 1, Limit: 100, Remaining: 7, Shards: 1, ShadowDenied: 4}, keys[0])
+	require.Equal(t, HotKey{Key: []byte("k"), Decisions: 1, Admitted: 1, Limit: 100, Remaining: 7, Shards: 1, ShadowDenied: 4}, keys[0])
 
 	s.see("odd\xffs\xffk", 1, yes) // the name of the key odd\xffs
 	require.NotNil(t, s.find("odd\xffs"))

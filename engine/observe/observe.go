@@ -27,7 +27,7 @@ const (
 	Remembered                // denied from memory: the node denied the same a moment ago
 	FailOpen                  // allowed by FAIL OPEN
 	FailClosed                // denied by FAIL CLOSED
-	FailLocal                 // decided by FAIL LOCAL
+	FailLocal                 // allowed by FAIL LOCAL
 	FailError                 // an error by FAIL ERROR
 	Error                     // another error: the key's state could not be used
 
@@ -39,29 +39,31 @@ const (
 	Repeated
 	DeniedOther // the key had room, but another key of the same request denied
 	Drawn       // allowed from an advance, without asking the node
+	// denied by FAIL LOCAL, because the limit is reached by what this proxy has counted in place of the node
+	DeniedLocally
 )
 
 // Outcomes is the number of outcomes.
-const Outcomes = int(Drawn) + 1
+const Outcomes = int(DeniedLocally) + 1
 
 // String returns the outcome's name in metrics.
 func (o Outcome) String() string {
 	return [Outcomes]string{
 		"allowed", "denied", "denied_from_memory", "fail_open", "fail_closed", "fail_local", "fail_error", "error",
 		"shadow_allowed", "shadow_denied", "shadow_fail", "repeated", "denied_by_other_key",
-		"allowed_from_advance",
+		"allowed_from_advance", "denied_by_fail_local",
 	}[o]
 }
 
 // OutcomeOf returns what became of a request for a decision.
 func OutcomeOf(r *engine.Request, res *engine.Result) Outcome {
+	local := res.Fail == engine.FailLocal
 	switch {
 	case r.Shadow && (res.Fail != engine.FailDefault || res.Err == nil):
 		return shadowOutcome(res)
-	case res.Fail != engine.FailDefault:
+	case res.Fail != engine.FailDefault && !local:
 		return [engine.FailPolicies]Outcome{
-			engine.FailOpen: FailOpen, engine.FailClosed: FailClosed, engine.FailLocal: FailLocal,
-			engine.FailError: FailError,
+			engine.FailOpen: FailOpen, engine.FailClosed: FailClosed, engine.FailError: FailError,
 		}[res.Fail]
 	case res.Err != nil:
 		return Error
@@ -69,6 +71,8 @@ func OutcomeOf(r *engine.Request, res *engine.Result) Outcome {
 		return Remembered
 	case res.Allowed:
 		switch {
+		case local:
+			return FailLocal
 		case res.Again:
 			return Repeated
 		case res.Drawn:
@@ -77,6 +81,8 @@ func OutcomeOf(r *engine.Request, res *engine.Result) Outcome {
 		return Allowed
 	case r.KeyNumber > 0 && res.RetryAfter == 0:
 		return DeniedOther
+	case local:
+		return DeniedLocally
 	default:
 		return Denied
 	}

@@ -38,7 +38,7 @@ var (
 // policy returns the result of a request that a policy answered.
 func policy(p engine.FailPolicy) engine.Result {
 	res := engine.Result{Fail: p}
-	res.Allowed = p == engine.FailOpen
+	res.Allowed = p == engine.FailOpen || p == engine.FailLocal
 	if p == engine.FailError {
 		res.Err = errors.New("UNAVAILABLE")
 	}
@@ -52,7 +52,7 @@ func TestEveryDecisionHasOneOutcome(t *testing.T) {
 		FailClosed: policy(engine.FailClosed), FailLocal: policy(engine.FailLocal), FailError: policy(engine.FailError),
 		Error: {Err: errors.New("ERR")}, ShadowAllowed: allowed, ShadowDenied: denied, ShadowFail: policy(engine.FailError),
 		Repeated: {Decision: limit.Decision{Allowed: true}, Again: true}, DeniedOther: denied,
-		Drawn: {Decision: limit.Decision{Allowed: true}, Drawn: true},
+		Drawn: {Decision: limit.Decision{Allowed: true}, Drawn: true}, DeniedLocally: {Fail: engine.FailLocal},
 	}
 	require.Len(t, results, Outcomes)
 	o := New(Config{})

@@ -38,6 +38,7 @@ func (p *parts) answerByFail(q *queue, r *engine.Request, res *engine.Result, wh
 			break
 		}
 		*res = p.local.Decide([]engine.Request{*r}, maybeApplied)[0]
+		fail = res.Fail
 		if q.TakesWrites() {
 			p.local.Wake()
 		}

@@ -174,9 +174,6 @@ func (p *parts) decideLocally(requests []engine.Request, results []engine.Result
 		return
 	}
 	copy(results, p.local.Decide(slices.Clone(requests), maybeApplied))
-	for i := range results {
-		results[i].Fail = engine.FailLocal
-	}
 	if slices.ContainsFunc(p.queues.OpenAll().Queues, (*queue).TakesWrites) {
 		p.local.Wake()
 	}

@@ -47,11 +47,11 @@ type Tracker struct {
 
 // Decisions counts the decisions on one key by outcome, and has the last answer.
 type Decisions struct {
-	Admitted int64 // Requests that were admitted.
-	Denied   int64 // Requests that were denied.
-	ByFail   int64 // Answers by a FAIL policy, counted neither as admitted nor as denied.
+	All      int64 // Decisions of whatever outcome.
+	Admitted int64 // Requests that were admitted by the key's state.
+	Denied   int64 // Requests that were denied by a limit.
+	ByFail   int64 // Answers by a FAIL policy. Those in Denied as well were denied by what the proxy had counted.
 	Refused  int64 // Answers in ByFail that were denials or errors because no node answered.
-	Others   int64 // Other answers, such as those to requests without a cost.
 
 	Shadow       int64 // Decisions on the key's shadow, not counted in the fields above.
 	ShadowDenied int64 // Decisions in Shadow that would have been denied.
@@ -63,9 +63,6 @@ type Decisions struct {
 	Lapsed  int64 // Holds that lapsed. They are not decisions.
 	Overrun int64 // Units charged beyond those held.
 }
-
-// own returns the number of decisions on the key itself.
-func (d *Decisions) own() int64 { return d.Admitted + d.Denied + d.ByFail + d.Others }
 
 // tracked is a tracked key. The key that replaces it reuses its memory.
 type tracked struct {
@@ -102,8 +99,7 @@ func New(k int, constant int64) *Tracker {
 // step that repairs the heap is for a weight that an earlier call has changed.
 func (t *Tracker) Observe(key []byte, hash uint64, d *Decisions, now int64) {
 	t.advance(now)
-	own := d.own()
-	n := own + d.Shadow
+	n := d.All + d.Shadow
 	i, found := t.index[hash]
 	if !found {
 		if n == 0 {
@@ -122,17 +118,17 @@ func (t *Tracker) Observe(key []byte, hash uint64, d *Decisions, now int64) {
 	}
 	k.weight += float64(n) * t.weight
 	k.denied += float64(d.Denied) * t.weight
+	k.seen.All += d.All
 	k.seen.Admitted += d.Admitted
 	k.seen.Denied += d.Denied
 	k.seen.ByFail += d.ByFail
 	k.seen.Refused += d.Refused
-	k.seen.Others += d.Others
 	k.seen.Lapsed += d.Lapsed
 	k.seen.Overrun += d.Overrun
 	k.seen.Shadow += d.Shadow
 	k.seen.ShadowDenied += d.ShadowDenied
 	k.seen.Drawn += d.Drawn
-	if own > 0 || d.Shadow > 0 && k.seen.own() == 0 {
+	if d.All > 0 || d.Shadow > 0 && k.seen.All == 0 {
 		k.seen.Limit, k.seen.Remaining = d.Limit, d.Remaining
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 // observe counts decisions on a key whose last answer has limit 5 and 1 remaining.
 func (t *Tracker) observe(key string, admitted, denied, now int64) {
-	t.Observe([]byte(key), xxhash.Sum64String(key), &Decisions{Admitted: admitted, Denied: denied, Limit: 5, Remaining: 1}, now)
+	t.Observe([]byte(key), xxhash.Sum64String(key), &Decisions{All: admitted + denied, Admitted: admitted, Denied: denied, Limit: 5, Remaining: 1}, now)
 }
 
 // top returns the n busiest keys.
@@ -112,7 +112,7 @@ func TestRateFollowsTheLoad(t *testing.T) {
 	require.InEpsilon(t, 1800, top[0].DeniedRate, 0.01)
 	require.InEpsilon(t, 200, top[1].Rate, 0.01)
 	require.Zero(t, top[1].DeniedRate)
-	require.Equal(t, Decisions{Admitted: 20_000, Denied: 180_000, Limit: 5, Remaining: 1}, top[0].Seen)
+	require.Equal(t, Decisions{All: 200_000, Admitted: 20_000, Denied: 180_000, Limit: 5, Remaining: 1}, top[0].Seen)
 
 	tracker.observe("steady", 5000, 0, 5) // The clock stepped back.
 	require.InEpsilon(t, 200+500, tracker.top(2, 100_000)[1].Rate, 0.01)
@@ -194,9 +194,9 @@ func TestDecisionsOfAKeyAndItsShadow(t *testing.T) {
 		{Decisions{Lapsed: 1}, Decisions{}}, // not tracked yet
 		{Decisions{Shadow: 3, ShadowDenied: 1, Limit: 5, Remaining: 2}, Decisions{Shadow: 3, ShadowDenied: 1, Limit: 5, Remaining: 2}},
 		{Decisions{Lapsed: 1, Overrun: 2}, Decisions{Shadow: 3, ShadowDenied: 1, Limit: 5, Remaining: 2, Lapsed: 1, Overrun: 2}},
-		{Decisions{Others: 2, Limit: 7, Remaining: -1}, Decisions{Others: 2, Shadow: 3, ShadowDenied: 1, Limit: 7, Remaining: -1, Lapsed: 1, Overrun: 2}},
-		{Decisions{Shadow: 1, Limit: 5}, Decisions{Others: 2, Shadow: 4, ShadowDenied: 1, Limit: 7, Remaining: -1, Lapsed: 1, Overrun: 2}},
-		{Decisions{Admitted: 4, Denied: 5, ByFail: 60, Refused: 9}, Decisions{Admitted: 4, Denied: 5, ByFail: 60, Refused: 9, Others: 2, Shadow: 4, ShadowDenied: 1, Lapsed: 1, Overrun: 2}},
+		{Decisions{All: 2, Limit: 7, Remaining: -1}, Decisions{All: 2, Shadow: 3, ShadowDenied: 1, Limit: 7, Remaining: -1, Lapsed: 1, Overrun: 2}},
+		{Decisions{Shadow: 1, Limit: 5}, Decisions{All: 2, Shadow: 4, ShadowDenied: 1, Limit: 7, Remaining: -1, Lapsed: 1, Overrun: 2}},
+		{Decisions{All: 60, Admitted: 4, Denied: 5, ByFail: 51, Refused: 9}, Decisions{All: 62, Admitted: 4, Denied: 5, ByFail: 51, Refused: 9, Shadow: 4, ShadowDenied: 1, Lapsed: 1, Overrun: 2}},
 	} {
 		tracker.Observe([]byte("key"), 1, &step.add, 1)
 		tracker.Observe([]byte("other"), 1, &step.add, 1) // has the same hash, so it is not counted
@@ -263,7 +263,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		return func() {
 			turn++
 			binary.BigEndian.PutUint64(keys, turn%of)
-			tracker.Observe(keys, xxhash.Sum64(keys), &Decisions{Admitted: 1}, 20_000)
+			tracker.Observe(keys, xxhash.Sum64(keys), &Decisions{All: 1, Admitted: 1}, 20_000)
 		}
 	}
 	for _, of := range []uint64{1, 1000, math.MaxUint64} {

@@ -45,6 +45,7 @@ type point struct {
 	Denied    float64 `json:"denied"`
 	Refused   float64 `json:"refused"`
 	Fail      float64 `json:"fail"`
+	Through   float64 `json:"through"`
 	Shadow    float64 `json:"shadow"`
 	P50       *int64  `json:"p50_us"`
 	P99       *int64  `json:"p99_us"`
@@ -75,6 +76,7 @@ type key struct {
 	Key       string `json:"key"`
 	ID        string `json:"id"`
 	Rate      int64  `json:"rate"`
+	Decisions int64  `json:"decisions"`
 	Admitted  int64  `json:"admitted"`
 	Denied    int64  `json:"denied"`
 	Refused   int64  `json:"refused"`
@@ -217,6 +219,7 @@ func (f *fake) second() {
 	for i := range f.shown.Keys {
 		k := &f.shown.Keys[i]
 		denied := int64(float64(k.Rate) * k.deny)
+		k.Decisions += k.Rate
 		k.Admitted, k.Denied, k.Shadow = k.Admitted+k.Rate-denied, k.Denied+denied, k.Shadow+k.trial
 	}
 	if f.live != nil {

@@ -41,9 +41,9 @@ func TestPageShowsWhatHappens(t *testing.T) {
 
 	f.set(func() {
 		f.live = func() {
-			f.next = point{Decisions: 1234, Denied: 123.4, Refused: 30.85, Fail: 37.85, P50: ptr(int64(250)), P99: ptr(int64(12_345))}
+			f.next = point{Decisions: 1234, Denied: 123.4, Refused: 30.85, Fail: 37.85, Through: 7, P50: ptr(int64(250)), P99: ptr(int64(12_345))}
 		}
-		f.shown.Keys = []key{{Key: "new", ID: id("new"), Rate: 8, Admitted: 12, Denied: 4, Limit: 10, Remaining: -1, Shards: 1, deny: 0.25}}
+		f.shown.Keys = []key{{Key: "new", ID: id("new"), Rate: 8, Decisions: 16, Admitted: 12, Denied: 4, Limit: 10, Remaining: -1, Shards: 1, deny: 0.25}}
 		f.shown.Nodes[2].State, f.shown.Nodes[2].Why = "up", ""
 	})
 	p.sees("#now", "Decisions by limit no answer 1,234 /s")

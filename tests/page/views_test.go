@@ -32,7 +32,7 @@ func TestProblemsComeFirst(t *testing.T) {
 func TestAllProxiesAreShownTogether(t *testing.T) {
 	t.Parallel()
 	f := showcase(t)
-	f.answers = map[string]any{"fleet": map[string]any{"proxies": 3, "keys": []key{{Key: "everywhere", ID: id("everywhere"), Rate: 77, Admitted: 10, Denied: 20, Refused: 10, Fail: 10, Limit: 5, Remaining: 1, Shards: 2}}}}
+	f.answers = map[string]any{"fleet": map[string]any{"proxies": 3, "keys": []key{{Key: "everywhere", ID: id("everywhere"), Rate: 77, Decisions: 40, Admitted: 10, Denied: 20, Refused: 10, Fail: 10, Limit: 5, Remaining: 1, Shards: 2}}}}
 	p := open(t, f.URL, 1280, 900, "dark")
 	p.sees("#keys", "tenant:42")
 	p.click("[data-view=fleet]")
@@ -108,6 +108,14 @@ func TestAKeySaysWhatWouldLetItIn(t *testing.T) {
 	p.sees("#verdict.trouble", "Every request is turned away, because the override bad* of policy api blocks this key. To let it in, change the override.")
 	ask(map[string]any{"policy": map[string]any{"name": "api", "rule": "SLIDE 10 1m", "pattern": "own:*", "override": "UNLIMITED"}})
 	p.sees("#verdict:not(.trouble)", "Every request is let in, because the override own:* of policy api is UNLIMITED.")
+	last.Fail, last.Used, last.Time = "local", -1, f.now
+	ask(map[string]any{"denial": last})
+	p.sees("#verdict.trouble", "Its limit is reached by what this proxy has counted, because a:1 did not answer.")
+	p.sees("#facts", ", RL.SLIDE, 100 per 1 min, counted by this proxy alone: FAIL LOCAL By client")
+	last.Fail = "closed"
+	ask(map[string]any{"denial": last})
+	p.sees("#verdict.trouble", "Its last requests were turned away because a:1 did not answer. It is let in when that node is up.")
+	p.sees("#facts", ", no node answered: FAIL CLOSED By client")
 	full.Remaining = 40
 	ask(nil, full)
 	p.sees("#verdict", "The next request is let in: there is room for 40 more.")
@@ -146,7 +154,7 @@ func crowded(t *testing.T) *fake {
 			f.shown.Denials = append(f.shown.Denials, group{Policy: strings.Repeat("p", 64), Prefix: fmt.Sprint(i), Count: 123_456_789, Keys: []denial{d, d, d}})
 			f.shown.Problems = append(f.shown.Problems, problem{Page: i < 6, Text: fmt.Sprintf("%d: %s", i, strings.Repeat("A problem ", 20))})
 		}
-		f.next = point{Decisions: 123_456_789, Denied: 61_728_394, Refused: 12_345_678, Fail: 22_345_678, Shadow: 11_111_111, P50: ptr(int64(999_999)), P99: ptr(int64(59_999_999))}
+		f.next = point{Decisions: 123_456_789, Denied: 61_728_394, Refused: 12_345_678, Fail: 22_345_678, Through: 10_000_000, Shadow: 11_111_111, P50: ptr(int64(999_999)), P99: ptr(int64(59_999_999))}
 		f.live = nil
 	})
 	return f
@@ -216,7 +224,8 @@ func TestTextHasContrast(t *testing.T) {
 		f := showcase(t)
 		f.set(func() {
 			f.shown.Problems = []problem{{true, "Down."}, {false, "Wrong."}}
-			f.shown.Keys[0].Fail, f.shown.Keys[0].Refused = 1000, 1000
+			k := &f.shown.Keys[0]
+			k.Decisions, k.Fail, k.Refused = k.Decisions+1000, 1000, 1000
 		})
 		p := open(t, f.URL+"#key="+id("tenant:42"), 1280, 900, scheme)
 		p.sees("#states", "used")

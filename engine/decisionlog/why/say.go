@@ -55,8 +55,8 @@ func (a *answer) cause() string {
 	}
 	switch {
 	case a.Fail == "local":
-		return "was denied because " + unable + ", and what FAIL LOCAL admits then was used up: " + a.limit() + "." +
-			wrong
+		return "was denied because its limit was used up: " + a.limit() + ", as FAIL LOCAL had counted in the proxy, " +
+			"because " + unable + "." + wrong
 	case a.Fail != "":
 		text := "was denied because " + unable + " (FAIL " + strings.ToUpper(a.Fail) + "), and not because of its " +
 			"limit."

@@ -50,12 +50,21 @@ function describe(d) {
   asked.title = asked.textContent;
   return [
     keyLink(d.id, d.key),
-    ...d.fail ? [make('span', 'under trouble', `no node answered: FAIL ${visible(d.fail.toUpperCase())}`)] : [],
+    ...d.fail ? [make('span', unanswered(d) ? 'under trouble' : 'under', inPlace(d))] : [],
     ...d.shadow ? [make('span', 'under', 'not denied: SHADOW only tries the limit')] : [],
     make('span', 'under', `${why(d)}, retry after ${span(d.retry_after_ms)}`),
     asked,
   ];
 }
+
+// unanswered reports whether a denial is due to no limit, but to a node that did not answer.
+const unanswered = d => !!d.fail && d.fail !== 'local';
+
+// inPlace says what denied in place of a node. FAIL LOCAL denies by the limit, as far as this proxy has counted.
+const inPlace = d => unanswered(d) ? `no node answered: FAIL ${visible(d.fail.toUpperCase())}` : 'counted by this proxy alone: FAIL LOCAL';
+
+// cause returns the limit that denied, and what did in place of a node.
+const cause = d => [!unanswered(d) && why(d), d.fail && inPlace(d)].filter(Boolean).join(', ');
 
 // why returns the limit that denied.
 function why(d) {

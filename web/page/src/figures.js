@@ -14,7 +14,7 @@ const figures = [
     title: 'Turned away', of: away, as: share, tone: 'denied', denied: p => part(p.denied, p), refused: away, most: 1,
     more: p => [p.denied > 0 && `by limit ${joined(share(part(p.denied, p)))}`, p.refused > 0 && `no answer ${joined(share(part(p.refused, p)))}`],
   },
-  { title: 'No node answered', of: p => p.fail, as: perSecond, tone: 'trouble', more: p => [p.fail > p.refused && `let through ${joined(perSecond(p.fail - p.refused))}`] },
+  { title: 'No node answered', of: p => p.fail, as: perSecond, tone: 'trouble', more: p => [p.through > 0 && `let through ${joined(perSecond(p.through))}`] },
   { title: 'Half within', of: p => p.p50_us, as: delay },
   { title: '99 % within', of: p => p.p99_us, as: delay },
 ];

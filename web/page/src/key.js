@@ -73,7 +73,9 @@ function verdict({ policy, denial, states }) {
   if (policy?.override === 'UNLIMITED') return [`Every request is let in, because ${override} is UNLIMITED.`, false];
   const full = states.filter(s => !s.shadow && s.remaining <= 0);
   if (full.length) return [full.map(s => `${limitOf(s)} is reached. ${opening(s, denial)}`).join(' '), true];
-  if (denial?.fail && snapshot && snapshot.time - denial.time < 60_000) return [`Its last requests were turned away because ${visible(denial.node)} did not answer. It is let in when that node is up.`, true];
+  if (denial?.fail && snapshot && snapshot.time - denial.time < 60_000) return [unanswered(denial)
+    ? `Its last requests were turned away because ${visible(denial.node)} did not answer. It is let in when that node is up.`
+    : `Its limit is reached by what this proxy has counted, because ${visible(denial.node)} did not answer.`, true];
   const left = Math.min(...states.filter(s => !s.shadow).map(s => s.remaining));
   return [left < Infinity ? `The next request is let in: there is room for ${plain.format(left)} more.` : '', false];
 }
@@ -99,7 +101,7 @@ function facts({ policy, denial, trail, node, shards }) {
   if (policy) rows.push(['Policy', `${policy.name}: ${visible(policy.rule)}`]);
   if (policy?.pattern) rows.push(['Override', `${visible(policy.pattern)}: ${visible(policy.override)}`]);
   if (denial) {
-    rows.push(['Last turned away', `${clock(denial.time)}, ${denial.fail ? `no node answered, FAIL ${visible(denial.fail.toUpperCase())}` : why(denial)}`]);
+    rows.push(['Last turned away', `${clock(denial.time)}, ${cause(denial)}`]);
     if (denial.client) rows.push(['By client', visible(denial.client)]);
   }
   const seen = snapshot?.keys.find(k => k.id === chosen) ?? trail.at(-1);

@@ -11,7 +11,7 @@ function follow(trails, keys, time) {
   for (const k of keys) trails.set(k.id, grown(trails.get(k.id) ?? [], { t: time, ...counts(k) }));
 }
 
-const counts = ({ rate, admitted, denied, refused, fail, shadow }) => ({ rate, admitted, denied, refused, fail, shadow });
+const counts = ({ rate, decisions, denied, refused, fail, shadow }) => ({ rate, decisions, denied, refused, fail, shadow });
 
 // grown adds the newest counts to a trail.
 function grown(trail, now) {
@@ -28,9 +28,8 @@ function recent(trail) {
   const now = trail.at(-1);
   const then = trail.length > 1 ? trail.findLast(p => p.t <= now.t - RECENT) ?? trail[0] : { t: now.t - RECENT, shadow: now.shadow };
   const since = name => (now[name] ?? 0) - (then[name] ?? 0);
-  const all = now.decisions != null ? since('decisions') : since('admitted') + since('denied') + since('fail');
   const seconds = (now.t - then.t) / 1000;
-  return { all, seconds, denied: since('denied'), refused: since('refused'), fail: since('fail'), shadow: since('shadow') / seconds };
+  return { all: since('decisions'), seconds, denied: since('denied'), refused: since('refused'), fail: since('fail'), shadow: since('shadow') / seconds };
 }
 
 const keyRows = $('keys').tBodies[0];
