@@ -36,6 +36,8 @@ function by_id.take(rec, q, states, units)
   if id.kind == ONCE then return lib.charge(rec, q, states, units) end
   holds.admits(q, states)
   id.till = holds.deadline(rec.now, id.asked_ttl, holds.crowded(q))
+  -- what a multi-key request holds is charged in the window in which it was admitted
+  if id.kind ~= LEASE then id.till = math.min(id.till, lib.fixed.ends(q)) end
   holds.add(rec, q, id.till, units, id.asked_release == 1, states)
   rec.at_once = id.kind == LEASE
   return true

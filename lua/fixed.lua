@@ -6,7 +6,7 @@
 -- node the time: it refuses a request with windows that are not those of its time.
 local lib = ...
 
-local unpack, pack = struct.unpack, struct.pack
+local unpack, pack, min = struct.unpack, struct.pack, math.min
 local rate_at, charged = lib.rate.at, lib.rate.charged
 local YEAR, UNITS, SHIFT, ask = lib.schema.YEAR, lib.schema.UNITS, lib.schema.SHIFT, lib.ask
 local FIELDS = '>I6I4I6' -- last, rate, the units in the window of last
@@ -46,6 +46,16 @@ function fixed.misdated(q, now)
   end
 end
 
+-- ends returns the ms at which the first calendar window of a spec ends, math.huge without any.
+function fixed.ends(q)
+  local ends = math.huge
+  for i = 1, q.dated and q.count or 0 do
+    local begins = q.each[i].begins
+    ends = min(ends, begins and begins + q.windows[i] or ends)
+  end
+  return ends
+end
+
 function fixed.usage(st, rec)
   local begins = beginning(st, rec.now)
   if st.last < begins or rec.now >= begins + st.window then return 0 end
@@ -58,7 +68,11 @@ function fixed.charge(st, rec, _, units) st.used = fixed.usage(st, rec) + units 
 
 function fixed.empty_after(st, ms) return beginning(st, ms) + st.window end
 
-function fixed.empty_at(st) return fixed.empty_after(st, st.last) end
+function fixed.empty_at(st)
+  local begins = beginning(st, st.last)
+  if st.last < begins then begins = st.last - st.last % st.window end -- nothing was charged in the calendar window
+  return begins + st.window
+end
 
 -- late charges units at a ms before the newest charge, or in the same ms.
 function fixed.late(st, _, ms, units)
@@ -109,7 +123,7 @@ function fixed.straight(q, s, at, _, requests, head)
     granted = requests
   end
   if units == 0 then
-    return granted * SHIFT + rate_at(clock, last, calls), used, begins and ends or last - last % window + window, false
+    return granted * SHIFT + rate_at(clock, last, calls), used, moves and last - last % window + window or ends, false
   end
   local rate, rated = charged(now, last, calls, clock)
   ask.ends, ask.moves = ends - 1, moves

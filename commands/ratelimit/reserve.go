@@ -93,14 +93,13 @@ func parseHold(r *engine.Request, words [][]byte, command string, pairs bool) st
 	return ""
 }
 
-const errHeldCalendar = "ERR RL.HOLD needs a policy without windows of a calendar"
-
 // HoldByPolicy returns RL.HOLD, which is to ByPolicy what RL.RESERVE is to RL.SLIDE. c.Args are its first arguments.
 // fill is as for ByPolicy.
 func HoldByPolicy(c table.Command, fill func(r *engine.Request, p *engine.Pipeline, name, key []byte) string) Command {
 	c.Flags, c.Group = writes, "ratelimit"
 	c.Keys = table.Keys{First: 2, Last: 2, Step: 1, Joined: true}
-	c.Args, c.Replies = append(slices.Clone(c.Args), holdArgs()...), "As [RL.RESERVE](#rlreserve). "+heldReply+c.Replies
+	c.Args, c.Replies = append(slices.Clone(c.Args), holdArgs()...), "As [RL.RESERVE](#rlreserve). "+heldReply+
+		" Units that are held of a calendar window lapse at its end at the latest."+c.Replies
 	return Command{Command: c, Reply: replyDecision, Parse: func(args [][]byte, p *engine.Pipeline) string {
 		r := p.Add()
 		msg := fill(r, p, args[1], args[2])
@@ -109,8 +108,6 @@ func HoldByPolicy(c table.Command, fill func(r *engine.Request, p *engine.Pipeli
 			return msg
 		case !r.Kind.Additive():
 			return wrong(reply.ErrHeld, []byte(Algorithm(r.Kind)))
-		case r.HasCalendar(): // units that lapse after midnight would have to count in a window that is not known
-			return wrong(errHeldCalendar, args[1])
 		}
 		if msg = parseHold(r, args[3:], "RL.HOLD", false); msg == "" {
 			msg = checkRequest(r)

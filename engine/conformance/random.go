@@ -123,7 +123,7 @@ func (h *history) request(p *engine.Pipeline) {
 // hold has some requests with ONCE hold their units, as RL.HOLD does with some algorithms and a multi-key request with
 // any. It settles with as many at most what only the latter holds.
 func (h *history) hold(r *engine.Request) {
-	if r.Hold == nil || r.HasCalendar() { // RL.HOLD has no calendar windows
+	if r.Hold == nil {
 		return
 	}
 	id := fmt.Sprintf("%s %x", r.Key, r.Hold.ID)

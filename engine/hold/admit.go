@@ -116,6 +116,9 @@ func (b *Book) addHold(now int64, r *engine.Request) *holdRecord {
 		release: r.Hold.Release || !r.Kind.Additive(), // others cannot be charged as of a past deadline
 		kind:    r.Kind, buckets: r.Param, windows: slices.Clone(r.Limits()),
 	}
+	if !r.Hold.MultiKey { // which is charged in the window in which it was admitted
+		h.at = min(h.at, r.CalendarEnd())
+	}
 	for _, w := range h.windows {
 		to := b.findWindow(&r.Spec, w.Length)
 		if to == nil {

@@ -26,9 +26,9 @@ import "math/bits"
 // crowd is the number of cells from which on a window is crowded. Holds with one TTL make fewer.
 const crowd = 160
 
-// Deadline returns the ms at which units held at now for ttl ms lapse: now + ttl, rounded up to a multiple of the
-// largest power of two that is at most ttl/64; or ttl/8, if a window of the hold is crowded. So a window has few
-// cells, however many holds with however many TTLs are outstanding.
+// Deadline returns the ms at which units held at now for ttl ms lapse, unless they are held of a calendar window, which
+// ends before: now + ttl, rounded up to a multiple of the largest power of two that is at most ttl/64; or ttl/8, if a
+// window of the hold is crowded. So a window has few cells, however many holds with however many TTLs are outstanding.
 func Deadline(now, ttl int64, crowded bool) int64 {
 	part := ttl / 64
 	if crowded {

@@ -2,6 +2,7 @@ package limit
 
 import (
 	_ "embed"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -158,6 +159,18 @@ func InZoneOf(ws, others []Window) []Window {
 	ws = slices.Clone(ws)
 	inZone(ws, number)
 	return ws
+}
+
+// CalendarEnd returns the ms at which the first of the spec's calendar windows ends, which have a date; math.MaxInt64
+// without any.
+func (s *Spec) CalendarEnd() int64 {
+	end := int64(math.MaxInt64)
+	for _, w := range s.Limits() {
+		if w.Length >= calendarBit {
+			end = min(end, w.EndsAt(0))
+		}
+	}
+	return end
 }
 
 // HasCalendar reports whether the spec has calendar windows.

@@ -38,6 +38,9 @@ func fixedRoom(s *State, now, _ int64, _ *Spec, _ int) int64 {
 func fixedUntil(s *State) int64 { return fixedEmpty(s, 0, nil) - 1 }
 
 func fixedEmpty(s *State, _ int64, _ *Spec) int64 {
-	_, to := fixedSpan(s.window, s.last)
+	from, to := fixedSpan(s.window, s.last)
+	if s.last < from { // nothing was charged in the calendar window
+		return 0
+	}
 	return to
 }

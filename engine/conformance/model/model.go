@@ -249,6 +249,11 @@ func (k *Key) Decide(clock int64, s *limit.Spec, with *engine.Hold) (a Answer) {
 	default:
 		a.Lapsed = k.lapse(now)
 		h.ttl, h.deadline = with.TTL, k.deadline(now, with.TTL, s)
+		for _, w := range h.windows() { // the hold ends with a calendar window
+			if period, _ := w.Calendar(); period != "" && !with.MultiKey {
+				h.deadline = min(h.deadline, w.EndsAt(0))
+			}
+		}
 		h.release = with.Release || !s.Kind.Additive()
 		k.holds = append(k.holds, h)
 		for _, w := range h.windows() {
