@@ -152,7 +152,7 @@ walk: ## list the functions that one RL.SLIDE passes; fails if there are too man
 .PHONY: test-page
 test-page: build ## try the page in a real Chromium, which it installs if it is missing
 	scripts/need chromium redis-server gcc
-	cd tests/page && $(GO) vet . && $(GO) test -count 1 -parallel 4 -timeout 5m .
+	cd tests/page && $(GO) vet . && $(GO) test -count 1 -parallel 4 -timeout 10m .
 
 .PHONY: pictures
 pictures: build ## take the pictures of docs/page.md, from proxies that have been under load for minutes

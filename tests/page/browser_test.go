@@ -71,6 +71,9 @@ func open(t *testing.T, url string, width, height int64, scheme string) *tab {
 	return p
 }
 
+// patience is how long a browser may take for what a test waits for: several of them run beside each other, with proxies.
+const patience = 3 * proxytest.Patience
+
 func (p *tab) listen(event any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,7 +98,7 @@ func (p *tab) expectFailures() {
 
 func (p *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, proxytest.Patience)
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()
 	require.NoError(p.t, chromedp.Do(ctx, actions...))
 }
@@ -103,7 +106,7 @@ func (p *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 // eval returns the value of a JavaScript expression.
 func eval[T any](p *tab, expression string) T {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, proxytest.Patience)
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()
 	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression))
 	require.NoError(p.t, err, expression)
@@ -130,7 +133,7 @@ func (p *tab) text(selector string) string {
 func (p *tab) sees(selector, text string) {
 	p.t.Helper()
 	var last string
-	for deadline := time.Now().Add(proxytest.Patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if last = p.text(selector); strings.Contains(last, text) {
 			return
 		}
@@ -141,7 +144,7 @@ func (p *tab) sees(selector, text string) {
 // holds waits until a JavaScript expression is true, on whatever page there is by then.
 func (p *tab) holds(expression string) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, proxytest.Patience)
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()
 	for {
 		is, err := chromedp.Run(ctx, chromedp.Evaluate[bool](expression))
