@@ -15,6 +15,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine/limit"
@@ -224,11 +225,15 @@ type Request struct {
 	// 0, the request is denied.
 	Confirm func() int64
 
-	Policy  string  // the policy that gave the limits; empty if the command had them
-	Verdict Verdict // the answer, if the policy has one that needs no state
-	Shadow  bool    // Key is the name of a shadow: a decision reports what would happen, and denies nothing
-	Details bool    // the reply has more than five integers
+	Policy   string          // the policy that gave the limits; empty if the command had them
+	Override *OverrideCounts // counts what is decided by the override that the key has; nil: it has none
+	Verdict  Verdict         // the answer, if the policy has one that needs no state
+	Shadow   bool            // Key is the name of a shadow: a decision reports what would happen, and denies nothing
+	Details  bool            // the reply has more than five integers
 }
+
+// OverrideCounts counts decisions by an override, except for those with SHADOW. It is safe for concurrent use.
+type OverrideCounts struct{ Decisions, TurnedAway atomic.Int64 }
 
 // Verdict is the answer to all requests about a key for which a policy makes an exception.
 type Verdict uint8

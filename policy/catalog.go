@@ -44,6 +44,7 @@ func (c *Catalog) Configured(name []byte) *Policy {
 func (c *Catalog) Configure(s *Set) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.keepCounts(s)
 	c.configured = s
 	c.merge()
 }
@@ -52,6 +53,7 @@ func (c *Catalog) Configure(s *Set) {
 func (c *Catalog) Store(s *Set, version int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.keepCounts(s)
 	c.stored, c.version = s, version
 	c.merge()
 	c.unread.Store(nil)
@@ -72,6 +74,19 @@ func (c *Catalog) SetUnknown(why *engine.Unavailable) { c.unread.Store(why) }
 
 // WhyUnknown returns why the stored policies are unknown, or nil if they are known.
 func (c *Catalog) WhyUnknown() *engine.Unavailable { return c.unread.Load() }
+
+// keepCounts gives overrides of s the counts of those in effect with the same patterns. It modifies no set in effect.
+func (c *Catalog) keepCounts(s *Set) {
+	for _, p := range s.All() {
+		old := c.Find([]byte(p.Name))
+		for i := range p.Overrides {
+			o := &p.Overrides[i]
+			if was := old.overrideOf(o.Pattern); was != nil && was.Counts != o.Counts {
+				o.Counts = was.Counts
+			}
+		}
+	}
+}
 
 // merge combines the configured and the stored policies and puts them into effect. The caller
 // holds mu.

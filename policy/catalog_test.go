@@ -47,6 +47,32 @@ func TestStoredPoliciesAreUnknownUntilTheyAreStored(t *testing.T) {
 	require.Nil(t, b.WhyUnknown())
 }
 
+// The overrides of other sets with the same patterns go on with the counts of those in effect, wherever they come from.
+func TestCountsStayWhenPoliciesAreReplaced(t *testing.T) {
+	b := new(Catalog)
+	const text = "policy api SLIDE 1 60\npolicy-override api k* 11 60\npolicy-override api %s BLOCKED\npolicy web SLIDE 2 60\npolicy-override web k* 3 60"
+	count := func(name, key string) int64 {
+		var pipe engine.Pipeline
+		r := pipe.Add()
+		require.Empty(t, b.Find([]byte(name)).Fill(r, &pipe, []byte(key)))
+		return r.Override.Decisions.Add(1)
+	}
+	b.Store(parse(t, fmt.Sprintf(text, "x")), 1)
+	require.Equal(t, []int64{1, 2, 1, 1}, []int64{count("api", "k1"), count("api", "k2"), count("api", "x"), count("web", "k1")})
+	b.Store(parse(t, fmt.Sprintf(text, "y")), 2)
+	require.Equal(t, []int64{3, 1}, []int64{count("api", "k"), count("api", "y")})
+	b.Configure(parse(t, fmt.Sprintf(text, "x")))
+	require.Equal(t, []int64{4, 1}, []int64{count("api", "k"), count("api", "x")}, "x was not in effect before")
+	b.Configure(new(Set))
+	require.EqualValues(t, 5, count("api", "k"))
+	stored, _ := b.Stored()
+	next, msg := stored.WithOverride([][]byte{[]byte("api"), []byte("k*"), []byte("UNLIMITED")})
+	require.Empty(t, msg)
+	b.Store(next, 3)
+	require.EqualValues(t, 6, count("api", "k"))
+	require.EqualValues(t, 2, count("web", "k"))
+}
+
 // While policies change, each request has the limits of either the old or the new ones.
 func TestPoliciesChangeWhileTheyAreUsed(t *testing.T) {
 	b := new(Catalog)

@@ -53,6 +53,8 @@ type Override struct {
 	// Verdict is the answer to all requests about these keys. It is engine.VerdictNone if there
 	// are Limits.
 	Verdict engine.Verdict
+	// Counts counts what is decided by the override in this proxy. It stays when the policies are replaced.
+	Counts *engine.OverrideCounts
 }
 
 // Fill sets all fields of a request about a key, except the cost and the ID, according to the
@@ -62,7 +64,7 @@ type Override struct {
 func (p *Policy) Fill(r *engine.Request, pipe *engine.Pipeline, key []byte) string {
 	limits := p.Limits
 	if o := p.Override(key); o != nil {
-		limits, r.Verdict = o.Limits, o.Verdict
+		limits, r.Verdict, r.Override = o.Limits, o.Verdict, o.Counts
 		r.Param = o.Param
 	}
 	counts := key

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/commands/ratelimit"
 	"github.com/rlproxy/rlproxy/commands/word"
+	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
@@ -51,7 +52,9 @@ func newSet(all []*Policy) *Set {
 func (p *Policy) seal() {
 	slices.SortFunc(p.Overrides, func(a, b Override) int { return strings.Compare(a.Pattern, b.Pattern) })
 	for i := range p.Overrides {
-		p.Overrides[i].Limits = limit.InZoneOf(p.Overrides[i].Limits, p.Limits)
+		o := &p.Overrides[i]
+		o.Limits = limit.InZoneOf(o.Limits, p.Limits)
+		o.Counts = cmp.Or(o.Counts, new(engine.OverrideCounts))
 	}
 	p.index = newIndex(p.Overrides)
 	p.size = len(p.appendText(nil))
@@ -149,6 +152,20 @@ func (s *Set) WithoutOverride(name, pattern []byte) (next *Set, found bool) {
 	}
 	next, _ = s.with(p) // a smaller set exceeds no bound
 	return next, true
+}
+
+// overrideOf returns the override with a pattern, or nil. The policy may be nil.
+func (p *Policy) overrideOf(pattern string) *Override {
+	if p == nil {
+		return nil
+	}
+	i, found := slices.BinarySearchFunc(p.Overrides, pattern, func(o Override, pattern string) int {
+		return strings.Compare(o.Pattern, pattern)
+	})
+	if !found {
+		return nil
+	}
+	return &p.Overrides[i]
 }
 
 // without returns a copy of the policy without the override of a pattern. The copy may be modified.

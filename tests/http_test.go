@@ -233,6 +233,30 @@ func TestHTTPShowsAndResetsKeys(t *testing.T) {
 }
 
 // TestReloadAppliesToHTTP changes users and page-admin of a running proxy.
+// All keys that an override has are counted, however many there are, also after a change of the policies.
+func TestOverridesCountAllTheirKeys(t *testing.T) {
+	t.Parallel()
+	s := startHTTP(t, "--backend", startNode(t).URL())
+	c := dial(t, s.addr)
+	c.do(t, words("RL.POLICY SET api SLIDE 1 1h")...)
+	c.do(t, words("RL.POLICY OVERRIDE api t* 2 1h")...)
+	check := func() {
+		for i := range 300 {
+			for range 3 {
+				c.do(t, "RL.CHECK", "api", "t"+strconv.Itoa(i))
+			}
+		}
+	}
+	check()
+	c.do(t, words("RL.POLICY OVERRIDE api bad BLOCKED")...)
+	check()
+	c.do(t, words("RL.CHECK api bad AND api t0")...)
+	c.do(t, words("RL.HOLD api t0 COST 1 ID a")...)
+	c.do(t, words("RL.CHECK api other")...)
+	_, body := s.get(t, "api/policies", "")
+	require.Contains(t, body, `"overrides":[{"pattern":"t*","rule":"2 1h","decisions":1802,"turned_away":1202},{"pattern":"bad","rule":"BLOCKED","decisions":1,"turned_away":1}]`)
+}
+
 func TestReloadAppliesToHTTP(t *testing.T) {
 	t.Parallel()
 	conf := filepath.Join(t.TempDir(), "rlproxy.conf")

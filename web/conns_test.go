@@ -176,7 +176,7 @@ func TestProbesAreAnsweredWhateverOthersHold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var arrived atomic.Int64
+			var arrived, answered atomic.Int64
 			rules := Access{Admin: true, ACL: users(t, "default off", "boss on >hush ~* +@all", "none on >hush ~* +ping")}
 			s := start(t, rules, NoNodes, func(s *Server) {
 				guarded := s.http.Handler
@@ -184,6 +184,7 @@ func TestProbesAreAnsweredWhateverOthersHold(t *testing.T) {
 					connOf(r).SetBusy(true) // as the guard does, but before the request is counted
 					arrived.Add(1)
 					guarded.ServeHTTP(w, r)
+					answered.Add(1)
 				})
 			})
 			release := make(chan struct{})
@@ -192,6 +193,9 @@ func TestProbesAreAnsweredWhateverOthersHold(t *testing.T) {
 			s.hold(t, MaxConnections+6, text, &arrived)
 			if strings.HasSuffix(name, "no answer read") {
 				require.Eventually(t, s.allIdle, 60*time.Second, 10*time.Millisecond, "once all buffers are full")
+			}
+			if strings.HasSuffix(name, "of a scrape") { // only a few are answered at a time
+				require.Eventually(t, func() bool { return answered.Load() == arrived.Load() }, 60*time.Second, 10*time.Millisecond)
 			}
 			refused := s.conns.Refused() // while the buffers were not full
 			for range 5 {

@@ -1,9 +1,7 @@
 package web
 
 import (
-	"bytes"
 	"cmp"
-	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -44,12 +42,12 @@ type shownPolicy struct {
 	Overrides []shownOverride `json:"overrides"`
 }
 
-// shownOverride is an override, and what was decided about those of the busiest keys that have it.
+// shownOverride is an override, and what it has decided since it was set.
 type shownOverride struct {
-	Pattern string `json:"pattern"`
-	Rule    string `json:"rule"`
-	Rate    int64  `json:"rate"`   // decisions per second
-	Denied  int64  `json:"denied"` // denials per second
+	Pattern    string `json:"pattern"`
+	Rule       string `json:"rule"`
+	Decisions  int64  `json:"decisions"`
+	TurnedAway int64  `json:"turned_away"`
 }
 
 // policies answers /api/policies: the named policies in effect, those with the most denials first.
@@ -66,12 +64,12 @@ func (s *Server) policies(w http.ResponseWriter, r *http.Request) {
 	away := func(p *policy.Policy) int64 { return of(p).denied + of(p).refused + of(p).shadow }
 	all := slices.Clone(s.cfg.Policies.InEffect().All())
 	slices.SortStableFunc(all, func(a, b *policy.Policy) int { return cmp.Compare(away(b), away(a)) })
-	shown, rates := []shownPolicy{}, s.overrideRates()
+	shown := []shownPolicy{}
 	for _, p := range all[:min(len(all), maxPolicies)] {
 		t := of(p)
 		shown = append(shown, shownPolicy{
 			Name: p.Name, Rule: rule(p.Words()[1:]), Stored: !p.Configured, Decisions: t.decisions, Denied: t.denied,
-			Refused: t.refused, Shadow: t.shadow, Count: len(p.Overrides), Overrides: showOverrides(p, rates),
+			Refused: t.refused, Shadow: t.shadow, Count: len(p.Overrides), Overrides: showOverrides(p),
 		})
 	}
 	var unknown string
@@ -93,37 +91,23 @@ func countPolicy(counts *observe.Counts) *totals {
 	return t
 }
 
-// overrideRates returns the decisions and denials per second of those of the busiest keys that have an override.
-func (s *Server) overrideRates() map[*policy.Override][2]float64 {
-	rates := make(map[*policy.Override][2]float64)
-	keys := s.cfg.Observer.HotKeys(math.MaxInt)
-	for i := range keys {
-		name, rest, _ := bytes.Cut(keys[i].Key, []byte(":"))
-		p := s.cfg.Policies.Find(name)
-		if p == nil {
-			continue
-		}
-		if o := p.Override(rest); o != nil {
-			sum := rates[o]
-			rates[o] = [2]float64{sum[0] + keys[i].Rate, sum[1] + keys[i].DeniedRate}
-		}
+// showOverrides returns the overrides of a policy, those that turned most away first, at most maxOverrides.
+func showOverrides(p *policy.Policy) []shownOverride {
+	type counted struct {
+		of                    *policy.Override
+		decisions, turnedAway int64
 	}
-	return rates
-}
-
-// showOverrides returns the overrides of a policy, those that deny most first, at most maxOverrides.
-func showOverrides(p *policy.Policy, rates map[*policy.Override][2]float64) []shownOverride {
-	all := make([]*policy.Override, len(p.Overrides))
+	all := make([]counted, len(p.Overrides))
 	for i := range p.Overrides {
-		all[i] = &p.Overrides[i]
+		o := &p.Overrides[i]
+		all[i] = counted{o, o.Counts.Decisions.Load(), o.Counts.TurnedAway.Load()}
 	}
-	slices.SortStableFunc(all, func(a, b *policy.Override) int {
-		return cmp.Or(cmp.Compare(rates[b][1], rates[a][1]), cmp.Compare(rates[b][0], rates[a][0]))
+	slices.SortStableFunc(all, func(a, b counted) int {
+		return cmp.Or(cmp.Compare(b.turnedAway, a.turnedAway), cmp.Compare(b.decisions, a.decisions))
 	})
 	shown := []shownOverride{}
 	for _, o := range all[:min(len(all), maxOverrides)] {
-		sum := rates[o]
-		shown = append(shown, shownOverride{valid(o.Pattern), rule(o.Words(p)[2:]), round(sum[0]), round(sum[1])})
+		shown = append(shown, shownOverride{valid(o.of.Pattern), rule(o.of.Words(p)[2:]), o.decisions, o.turnedAway})
 	}
 	return shown
 }

@@ -55,6 +55,15 @@ func (o Outcome) String() string {
 	}[o]
 }
 
+// TurnsAway reports whether the client was not let in.
+func (o Outcome) TurnsAway() bool {
+	switch o {
+	case Denied, Remembered, DeniedOther, DeniedLocally, FailClosed, FailError:
+		return true
+	}
+	return false
+}
+
 // OutcomeOf returns what became of a request for a decision.
 func OutcomeOf(r *engine.Request, res *engine.Result) Outcome {
 	local := res.Fail == engine.FailLocal
@@ -214,7 +223,8 @@ func (o *Observer) count(p *engine.Pipeline, took time.Duration) {
 		} else if res.Drawn {
 			out = Drawn
 		}
-		if out != outcome || r.Kind != first.Kind || r.Hold != first.Hold || !noPolicy && r.Policy != first.Policy {
+		if out != outcome || r.Kind != first.Kind || r.Hold != first.Hold || r.Override != first.Override ||
+			!noPolicy && r.Policy != first.Policy {
 			o.add(first, outcome, run, took)
 			first, outcome, run = r, out, 0
 		}
@@ -238,6 +248,12 @@ func (o *Observer) add(r *engine.Request, outcome Outcome, n int64, took time.Du
 	by := CommandOf(r)
 	counts.n[by][outcome].Add(n)
 	o.durations[by].Add(took, n)
+	if r.Override != nil && !r.Shadow && outcome != Error {
+		r.Override.Decisions.Add(n)
+		if outcome.TurnsAway() {
+			r.Override.TurnedAway.Add(n)
+		}
+	}
 }
 
 // Durations returns how long the decisions of a command took: the time until the pipeline

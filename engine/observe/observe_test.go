@@ -114,6 +114,32 @@ func TestPipelinesAreCountedDecisionByDecision(t *testing.T) {
 	require.EqualValues(t, 3, o.Durations(Slide).Snapshot().Count)
 }
 
+func TestOverridesCountWhatTheyDecide(t *testing.T) {
+	o := New(Config{})
+	var one, two engine.OverrideCounts
+	var p engine.Pipeline
+	var results []engine.Result
+	add := func(n int, of *engine.OverrideCounts, shadow bool, res engine.Result) {
+		for range n {
+			r := p.Add()
+			r.Key, r.Kind, r.Policy, r.Override, r.Shadow = []byte("api:k"), limit.Slide, "api", of, shadow
+			results = append(results, res)
+		}
+	}
+	add(2, &one, false, engine.Result{Decision: limit.Decision{Allowed: true}})
+	add(3, &two, false, engine.Result{Decision: limit.Decision{Allowed: true}})
+	add(4, nil, false, engine.Result{})
+	add(5, &one, false, engine.Result{})
+	add(6, &one, false, engine.Result{Fail: engine.FailClosed})
+	add(7, &one, false, engine.Result{Fail: engine.FailLocal})
+	add(8, &one, false, engine.Result{Fail: engine.FailOpen, Decision: limit.Decision{Allowed: true}})
+	add(9, &two, true, engine.Result{})
+	add(10, &two, false, engine.Result{Err: engine.ErrStates})
+	p.Results = results
+	o.Observe(&p, time.Now(), 0, Sender{})
+	require.Equal(t, []int64{28, 18, 3, 0}, []int64{one.Decisions.Load(), one.TurnedAway.Load(), two.Decisions.Load(), two.TurnedAway.Load()})
+}
+
 // A request with an id is counted under its own command.
 func TestReservationsAndLeasesHaveCountsOfTheirOwn(t *testing.T) {
 	t.Parallel()

@@ -53,8 +53,8 @@ func TestAllProxiesAreShownTogether(t *testing.T) {
 func TestPoliciesAreShownWithTheirOverrides(t *testing.T) {
 	t.Parallel()
 	f := showcase(t)
-	override := func(pattern, rule string, rate, denied int) map[string]any {
-		return map[string]any{"pattern": pattern, "rule": rule, "rate": rate, "denied": denied}
+	override := func(pattern, rule string, decisions, away int) map[string]any {
+		return map[string]any{"pattern": pattern, "rule": rule, "decisions": decisions, "turned_away": away}
 	}
 	api := map[string]any{"name": "api", "rule": "SLIDE 100 1m", "stored": false, "decisions": 1000, "denied": 500, "refused": 100, "shadow": 0, "count": 30,
 		"overrides": []any{override("tenant:42", "1000 1m", 50, 20), override("<b>bad*", "BLOCKED", 0, 0)}}
@@ -71,9 +71,9 @@ func TestPoliciesAreShownWithTheirOverrides(t *testing.T) {
 	p.sees("#policies .away", "75.0 %")
 	p.holds(`document.querySelector('#policies .away').title.replaceAll('\u00a0', ' ') === 'by limit 50.0 %, no answer of a node 25.0 %'`)
 	p.click("#policies summary")
-	p.sees("#policies .overrides", "tenant:42 1000 1m 50 /s, turned away 20 /s <b>bad* BLOCKED not busy")
+	p.sees("#policies .overrides", "tenant:42 1000 1m 50 decisions, 20 turned away <b>bad* BLOCKED not asked about yet")
 	f.set(func() { api["overrides"] = []any{override("tenant:42", "1000 1m", 60, 20)} })
-	p.sees("#policies details[open] .overrides", "60 /s")
+	p.sees("#policies details[open] .overrides", "60 decisions")
 	f.set(func() { answer["policies"], answer["count"] = []any{}, 0 })
 	p.sees("#keys-empty", "No policy yet. To set one, type redis-cli -h 127.0.0.1 RL.POLICY SET api SLIDE 100 60")
 }

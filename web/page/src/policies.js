@@ -105,5 +105,5 @@ function newOverride(o) {
 
 function showOverride(item, o) {
   put(item.children[1], visible(o.rule));
-  put(item.children[2], o.rate > 0 ? `${joined(perSecond(o.rate))}, turned away ${joined(perSecond(o.denied))}` : 'not busy');
+  put(item.children[2], o.decisions > 0 ? `${brief(o.decisions)} decisions, ${brief(o.turned_away)} turned away` : 'not asked about yet');
 }
