@@ -70,8 +70,11 @@ func withIDs(keys int) *history {
 	return h
 }
 
-// requireHolds requires that all happened that requests with ids are about.
-func (h *history) requireHolds(t *testing.T) {
+// requireHolds requires that all happened that requests with ids are about, of which a short run may miss some.
+func (h *history) requireHolds(t *testing.T, steps int) {
+	if steps < 20_000 {
+		return
+	}
 	for _, what := range []string{"held", "again", "lapsed", "settled", "not settled", "renewed", "not renewed"} {
 		require.Positive(t, h.seen[what], what)
 	}
@@ -81,7 +84,7 @@ func (h *history) requireHolds(t *testing.T) {
 func randomHolds(t *testing.T, open Subject, steps int) {
 	h := withIDs(2)
 	h.run(t, open(t, h.clock), steps, 12, h.pass)
-	h.requireHolds(t)
+	h.requireHolds(t, steps)
 }
 
 // RunAlike sends random requests, with ids and without, to two engines, and checks that RL.INSPECT shows the same on both.
