@@ -71,7 +71,7 @@ type KeyLister interface {
 // ErrCursor is the error of a cursor that no Scan has returned, ErrMoved of one that may have missed keys.
 var (
 	ErrCursor = errors.New("ERR invalid cursor")
-	ErrMoved  = errors.New("ERR slots of the cluster have moved since this scan began: begin again with the cursor 0")
+	ErrMoved  = errors.New("ERR slots of the cluster have moved since the scan began: begin again")
 )
 
 // Freer is an Engine that says when a key has room earlier than its denials have said.

@@ -53,7 +53,7 @@ type Override struct {
 	// Verdict is the answer to all requests about these keys. It is engine.VerdictNone if there
 	// are Limits.
 	Verdict engine.Verdict
-	// Counts counts what is decided by the override in this proxy. It stays when the policies are replaced.
+	// Counts has what the override has decided in this proxy. It stays when the policies are replaced.
 	Counts *engine.OverrideCounts
 }
 
